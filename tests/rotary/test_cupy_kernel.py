@@ -23,7 +23,6 @@ from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.rotate import (
     Rotation,
-    TableTarget,
     kernel_for,
     rotate,
 )
@@ -243,7 +242,7 @@ def check(library, case):
 
 
 def rotation(x, axis, layout, way=None):
-    return Rotation(space_of(x=x), TableTarget(axis), layout, way)
+    return Rotation(space_of(x=x), axis, layout, way)
 
 
 def plain(x, cos, sin, axis, layout, **options):
@@ -366,7 +365,7 @@ def test_angles_of_another_precision(library):
     x = library.array(numbers(8 * 32, "float32")).reshape(8, 32)
     cos, sin = (library.array(numbers(n, "float64"))[-16:].reshape(1, 16) for n in (16, 32))
     out = library.xp.empty_like(x)
-    cupy_kernel.rotate_cupy(x, cos, sin, out, 1, "half", 1)
+    cupy_kernel.rotate_cupy(x, cos, sin, out, rotation(x, 1, "half"), 1)
     assert bits(out) == bits(plain(x, cos, sin, 1, "half"))
 
 

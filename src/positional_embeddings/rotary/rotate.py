@@ -112,7 +112,7 @@ def apply_rope(
     rotation = _known.get(key)
     if rotation is None:
         options = Options(layout, rotary_dim, feature_axis)
-        locate = partial(_fitted_target, x, cos, sin, options)
+        locate = partial(_table_fit, x, cos, sin, options)
         rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
         keep(_known, key, rotation)
     cos, sin = _fitted_tables(cos, sin, rotation, out)
@@ -128,13 +128,13 @@ class Options(NamedTuple):
     fused: bool | None = None
 
 
-class TableTarget(NamedTuple):
-    """Where features are in `x`, and how tables fit it."""
+class TableFit(NamedTuple):
+    """How tables fit `x`."""
 
-    feature: int
-    cos_index: Any = ...  # gives the table all axes of `x`
-    sin_index: Any = ...
-    shape: tuple[int, ...] | None = None  # that both broadcast to, if theirs are not the same
+    feature: int  # the axis of `x`
+    cos_index: Any  # gives the table all axes of `x`
+    sin_index: Any
+    shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
 
 
 # Rotations of earlier calls of `apply_rope`: finding one takes longer than rotating a few vectors.
@@ -149,7 +149,7 @@ def _check_options(layout: Layout, rotary_dim: int | None, feature_axis: int | N
         checks.positive_integer("rotary_dim", rotary_dim, even=True)
 
 
-def _fitted_target(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableTarget:
+def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)
@@ -167,7 +167,7 @@ def _fitted_target(x: Array, cos: Array, sin: Array, options: Options, space: Sp
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
     differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
-    return TableTarget(axis, cos_index, sin_index, both if differ else None)
+    return TableFit(axis, cos_index, sin_index, both if differ else None)
 
 
 def _fitted_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> tuple[Array, Array]:
@@ -211,7 +211,7 @@ def _align_table(
     return index, aligned
 
 
-# What rotates `x` into `out`: called with x, cos, sin, out, axis, layout, and the sign of the
+# What rotates `x` into `out`: called with x, cos, sin, out, the `Rotation`, and the sign of the
 # angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
 Way = Callable[..., None]
 
@@ -220,9 +220,10 @@ class Rotation(NamedTuple):
     """How a call rotates: what its arrays tell by their dtypes, shapes and strides."""
 
     space: Space
-    target: Any  # where its features are: an `axes.Target`, or a `TableTarget`
+    axis: int  # of the features
     layout: str
     way: Way | None  # None if the result cannot be written part by part
+    target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `TableFit`
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -257,7 +258,7 @@ def prepared(
     if out is not None:
         checks.output(out, x, space)
     way = way_for(x, target.feature, options, space, *others.values(), out=out)
-    return Rotation(space, target, options.layout, way)
+    return Rotation(space, target.feature, options.layout, way, target)
 
 
 def way_for(
@@ -272,12 +273,12 @@ def way_for(
     if not space.supports_inplace(x, *others):
         return None
     if dtypes.is_complex(x.dtype):
-        return partial(_rotate_complex, space=space)
+        return _rotate_complex
     is_whole = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
     is_few = space.xp is np and 0 < x.size <= MOST_DOUBLED_NUMBERS
     if is_few and is_whole and x.dtype in (np.float32, np.float64):
         return rotate_doubled
-    return partial(_rotate_blocks, space=space)
+    return _rotate_blocks
 
 
 def kernel_for(
@@ -342,7 +343,7 @@ def rotate(
     `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
     for `rotate_doubled` alone.
     """
-    space, target, layout, way = rotation
+    space, axis, layout, way, _ = rotation
     if space.has_current_device and space.is_elsewhere(x):
         with space.undisturbed(x):
             options: Any = {"inverse": inverse, "divisor": divisor, "out": out}
@@ -350,14 +351,13 @@ def rotate(
     if divisor != 1:
         with space.undisturbed(x):
             cos, sin = cos / divisor, sin / divisor
-    axis = target.feature
     if way is None:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
         result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
     else:
         is_new = out is None or space.shares_memory(out, x)
         result = space.xp.empty_like(x) if is_new else out
-        way(x, cos, sin, result, axis, layout, -1 if inverse else 1)
+        way(x, cos, sin, result, rotation, -1 if inverse else 1)
         rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
         if rotated < x.shape[axis] and result is not x:
             others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -370,13 +370,14 @@ def rotate(
 
 @quiet
 def rotate_doubled(
-    x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
     Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
     doubled here.
     """
+    axis = rotation.axis
     if cos.shape[axis] < x.shape[axis]:
         cos, sin = doubled_tables(cos, sin, axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
@@ -397,16 +398,9 @@ def doubled_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray
 
 @quiet
 def _rotate_complex(
-    x: Array,
-    cos: Array,
-    sin: Array,
-    out: Array,
-    axis: int,
-    _layout: str,
-    sign: int,
-    *,
-    space: Space,
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
+    space, axis = rotation.space, rotation.axis
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
@@ -421,17 +415,10 @@ def _rotate_complex(
 
 @quiet
 def _rotate_blocks(
-    x: Array,
-    cos: Array,
-    sin: Array,
-    out: Array,
-    axis: int,
-    layout: str,
-    sign: int,
-    *,
-    space: Space,
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
+    space, axis, layout, *_ = rotation
     pairs, before = cos.shape[axis], None
     parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
     if sign < 0:
@@ -512,7 +499,7 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
         options = Options(layout, 2 * cos.shape[axis], axis)
         way = way_for(x, axis, options, space, cos, sin)
-        return rotate(x, cos, sin, Rotation(space, TableTarget(axis), layout, way))
+        return rotate(x, cos, sin, Rotation(space, axis, layout, way))
 
 
 @quiet

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.rotary.kernels.merge_axes import merged_axes
+from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 from positional_embeddings.rotary.layouts import halves
 
 # A product is not fused with the sum that follows: NumPy rounds it.
@@ -105,12 +105,11 @@ BUSY_THREADS = 2**18
 MOST_REPEATS = 4
 
 
-def rotate_cupy(
-    x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str, sign: int
-) -> None:
+def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int) -> None:
     """Rotate `x` into `out`, which may be `x`; their device is the current one."""
     if x.size == 0:
         return
+    axis, layout = rotation.axis, rotation.layout
     arrays = x, out, cos, sin
     dtypes, shapes = (dtype_name(x.dtype), dtype_name(cos.dtype)), (x.shape, cos.shape)
     strides = tuple([array.strides for array in arrays])
@@ -164,12 +163,7 @@ def raw_source(number: str, angle: str, index: str, *constants: int) -> str:
 
 @lru_cache(maxsize=256)
 def _launch(
-    dtypes: tuple[str, str],
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
-    addresses: tuple[int, ...],
-    axis: int,
-    layout: str,
+    dtypes: tuple[str, str], shapes: Sizes, strides: Sizes, addresses: Any, axis: int, layout: str
 ) -> Launch | None:
     """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
 

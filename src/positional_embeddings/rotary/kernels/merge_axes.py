@@ -1,14 +1,14 @@
 """The loops in which a kernel goes over the pairs of arrays of any strides."""
 
 from math import inf
+from typing import TypeAlias
+
+# A number for each axis, of several arrays.
+Sizes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def merged_axes(
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
-    axis: int,
-    layout: str,
-    longest: float = inf,
+    shapes: Sizes, strides: Sizes, axis: int, layout: str, longest: float = inf
 ) -> list[tuple[int, ...]]:
     """Return the axes of pairs, the innermost first.
 

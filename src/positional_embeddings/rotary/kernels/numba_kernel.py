@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 from positional_embeddings.arrays import threads
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.rotary.kernels.merge_axes import merged_axes
+from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 
 NumbaType: TypeAlias = Any
 Value: TypeAlias = Any  # of LLVM, or what makes one
@@ -61,15 +61,7 @@ def has_kernel(dtype: Dtype) -> bool:
 
 
 def rotate_numpy(
-    x: HostArray,
-    cos: HostArray,
-    sin: HostArray,
-    out: HostArray,
-    axis: int,
-    layout: str,
-    sign: int,
-    *,
-    stream: bool = False,
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int, *, stream: bool = False
 ) -> None:
     """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
     if x.size == 0:
@@ -79,7 +71,7 @@ def rotate_numpy(
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
     stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
-    plan = _plan(x.itemsize, shapes, strides, axis, layout, stream)
+    plan = _plan(x.itemsize, shapes, strides, rotation.axis, rotation.layout, stream)
     rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
     if len(plan.pieces) == 1:
         rotate(*plan.pieces[0])
@@ -99,8 +91,8 @@ class Plan(NamedTuple):
 @finished_before_forks
 def _plan(
     size: int,
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
+    shapes: Sizes,
+    strides: Sizes,
     axis: int,
     layout: str,
     stream: bool,  # noqa: FBT001
