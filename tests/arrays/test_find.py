@@ -31,7 +31,7 @@ FOR_PUBLIC_FUNCTIONS = {
     "named._octaves",
     "kv_cache._numbers",
     "kv_cache.KVStep._fit",
-    "tables.RotaryTables._fit",
+    "rotate.prepared",
     "scores.scores_of",
 }
 

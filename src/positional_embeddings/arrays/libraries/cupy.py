@@ -56,6 +56,6 @@ class CuPy(Space):
     def table_key(self) -> Any:
         # One stream does not wait for what another one computes or copies, nor before memory that
         # it has freed is written to: arrays that are kept have to stay with their stream.
-        pointer = self.xp.cuda.get_current_stream(self.device.id).ptr
+        pointer = self.xp.cuda.get_current_stream(int(self.device)).ptr
         # The default streams of all threads have one pointer.
         return *super().table_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)
