@@ -2,6 +2,7 @@
 
 from itertools import permutations, product
 from math import prod
+from types import SimpleNamespace
 
 import array_api_strict as strict
 import numpy as np
