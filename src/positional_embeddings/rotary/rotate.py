@@ -106,7 +106,11 @@ def apply_rope(
     True
     """
     inverse = checks.boolean("inverse", inverse)
-    _check_options(layout, rotary_dim, feature_axis)
+    checks.choice("layout", layout, layouts.LAYOUTS)
+    if feature_axis is not None:
+        checks.integer("feature_axis", feature_axis)
+    if rotary_dim is not None:
+        checks.positive_integer("rotary_dim", rotary_dim, even=True)
     key = call_key(x, out, cos, sin)
     key = key and (*key, layout, rotary_dim, feature_axis)
     rotation = _known.get(key)
@@ -139,14 +143,6 @@ class TableFit(NamedTuple):
 
 # Rotations of earlier calls of `apply_rope`: finding one takes longer than rotating a few vectors.
 _known: dict[Any, "Rotation"] = {}
-
-
-def _check_options(layout: Layout, rotary_dim: int | None, feature_axis: int | None) -> None:
-    checks.choice("layout", layout, layouts.LAYOUTS)
-    if feature_axis is not None:
-        checks.integer("feature_axis", feature_axis)
-    if rotary_dim is not None:
-        checks.positive_integer("rotary_dim", rotary_dim, even=True)
 
 
 def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
