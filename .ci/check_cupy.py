@@ -87,14 +87,13 @@ def missing_names() -> list[str]:
 
 def vector_kernels() -> list[tuple[str, str]]:
     """Return a name and the source of the kernel by vectors, for each way that it is made."""
-    kinds = product(NUMBERS, INDICES, (0, 1), (0, 1))
-    return [
-        (
-            f"{BY_VECTORS}, {number}, {index}, {side_by_side}, {angle_step}",
-            cupy_kernel.raw_source(number, angle, index, side_by_side, angle_step),
-        )
-        for (number, angle), index, side_by_side, angle_step in kinds
-    ]
+    made = []
+    for (number, angle), index in product(NUMBERS, INDICES):
+        alignments = (8 if angle == "float64" else 4), 16
+        for constants in product((0, 1), (0, 1), alignments, (1, -1)):
+            name = ", ".join(map(str, (BY_VECTORS, number, index, *constants)))
+            made.append((name, cupy_kernel.raw_source(number, angle, index, *constants)))
+    return made
 
 
 def elementwise_kernels() -> list[tuple[str, str]]:

@@ -257,10 +257,10 @@ def test_what_is_rounded_off_an_angle():
 @pytest.mark.parametrize(
     ("kind", "bound", "most"),
     [
-        ("int64", "_SUM_BLOCK", 20 * 3),
-        ("float64", "_SUM_BLOCK", 20 * 3),
-        ("int64", "_SUM_PRODUCTS", 20 * 3 * 2 * 3),
-        ("float64", "_SUM_PRODUCTS", 20 * 3 * 2 * 4),
+        ("int64", "SUM_BLOCK_NUMBERS", 20 * 3),
+        ("float64", "SUM_BLOCK_NUMBERS", 20 * 3),
+        ("int64", "SUM_BLOCK_PRODUCTS", 20 * 3 * 2 * 3),
+        ("float64", "SUM_BLOCK_PRODUCTS", 20 * 3 * 2 * 4),
     ],
 )
 def test_sums_by_matrix_products_are_exact(kind, bound, most, monkeypatch):

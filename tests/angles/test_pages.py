@@ -52,7 +52,9 @@ def test_views_of_a_page_are_made_once():
     rope, x = RoPE(8, 5), np.ones((8, 5))
     target = axes.target_of(x, space_of(x=x), rope, "head_size")
     page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST)
-    assert page.views(target, doubled=False) is page.views(target, doubled=False)
+    assert page.views(target, cos_sin.HOST, doubled=False) is page.views(
+        target, cos_sin.HOST, doubled=False
+    )
 
 
 def test_few_tables_are_kept(monkeypatch):
@@ -293,6 +295,23 @@ def test_every_stream_has_tables_of_its_own(backend):
     assert kept == {(s.ptr, 0) for s in streams}
 
 
+@pytest.mark.only_on("cupy")
+def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
+    import cupy
+
+    rope, x = RoPE(8, 16), backend.array(np.ones((8, 5)))
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_KINDS - 1)]
+    made, add = [], pages.PositionTables._add
+    monkeypatch.setattr(
+        pages.PositionTables, "_add", lambda *given: made.append(given[1]) or add(*given)
+    )
+    for stream in (*streams, *streams, *streams):
+        with stream:
+            rope(x)
+    # One on the host, from which all are copied.
+    assert len(made) == len(streams) + 1 == pages.MAX_KINDS
+
+
 SIZES = {"flat": (), "sections": (3, 5, 8)}
 
 
@@ -364,17 +383,17 @@ def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_positions_on_both_sides_of_the_edge_of_a_page(order):
-    rope = RoPE(8, 3 * pages.PAGE)
-    positions = [pages.PAGE - 1, pages.PAGE]
+    rope = RoPE(8, 3 * pages.PAGE_POSITIONS)
+    positions = [pages.PAGE_POSITIONS - 1, pages.PAGE_POSITIONS]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 2)), order=order)
     got = rope(x, positions=np.asarray(positions))
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
-    assert kept_pages(rope) == [(0, 2 * pages.PAGE)]
+    assert kept_pages(rope) == [(0, 2 * pages.PAGE_POSITIONS)]
 
 
 def test_no_positions_behind_the_last_page():
-    for offset in (0, pages.PAGE - 1, pages.PAGE):
-        assert RoPE(8, pages.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
+    for offset in (0, pages.PAGE_POSITIONS - 1, pages.PAGE_POSITIONS):
+        assert RoPE(8, pages.PAGE_POSITIONS)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
 
 
 def test_a_table_of_one_position():
@@ -446,14 +465,14 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
 
 
 def test_tables_of_one_page_are_doubled():
-    for length, rows in ((pages.PAGE, 4), (pages.PAGE + 1, 2)):
+    for length, rows in ((pages.PAGE_POSITIONS, 4), (pages.PAGE_POSITIONS + 1, 2)):
         page = pages.Page(5, 5 + length, np.ones((2, 2, length)))
         assert page.doubled.shape == (2, rows, length)
 
 
 def test_pages_begin_where_blocks_do():
     """So that the numbers of a position are the same in every page."""
-    assert pages.PAGE % cos_sin.BLOCK == 0
+    assert pages.PAGE_POSITIONS % cos_sin.PAGE_BLOCK_POSITIONS == 0
 
 
 def test_what_is_kept_is_no_part_of_a_table():

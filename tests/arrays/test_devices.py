@@ -149,7 +149,7 @@ class Device:
 
 CUPY = ModuleType("cupy")
 CUPY.cuda = SimpleNamespace(
-    Device=Device, get_current_stream=lambda: SimpleNamespace(ptr=Device.current)
+    Device=Device, get_current_stream=lambda device: SimpleNamespace(ptr=device)
 )
 
 
@@ -174,9 +174,8 @@ def test_streams_are_told_apart():
     with ThreadPoolExecutor(1) as pool:
 
         def streams(number):
-            with Device(number):
-                space = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
-                return [space.table_key, pool.submit(lambda: space.table_key).result()]
+            space = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
+            return [space.table_key, pool.submit(lambda: space.table_key).result()]
 
         of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]

@@ -28,9 +28,12 @@ FOR_PUBLIC_FUNCTIONS = {
     "weights._same",
     "named.RandomFourier.encode",
     "named._octaves",
+    "mask.Mask._space",
+    "features.real_coordinates",
+    "learned.LearnedPE._lookup",
     "cache._numbers",
     "cache.KVStep._checked_axes",
-    "tables.RotaryTables._fit",
+    "rotate.prepared",
     "scores.scores_of",
 }
 

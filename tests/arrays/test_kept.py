@@ -2,6 +2,7 @@
 
 from itertools import permutations, product
 from math import prod
+from types import SimpleNamespace
 
 import array_api_strict as strict
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from positional_embeddings.arrays import blocks
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import constant_array, keep, numpy_key, once
+from positional_embeddings.arrays.kept import call_key, constant_array, keep, numpy_key, once
 from positional_embeddings.arrays.space import Space
 
 
@@ -58,25 +59,55 @@ def test_the_first_ones_of_many_are_dropped():
     assert kept == {2: -2, 3: -3, 4: -4}
 
 
-def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways():
+KEYS = pytest.mark.parametrize("key_of", [numpy_key, call_key])
+
+
+@KEYS
+def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways(key_of):
     x, buffer = np.zeros((2, 3)), np.zeros(50, "uint8")
     fixed = np.zeros((2, 3))
     fixed.flags.writeable = False
     unaligned = buffer[1:49].view("float64").reshape(2, 3)
     arrays = [x, x.T, x[:, :2], np.zeros((3, 2)).T, x.astype("float32"), unaligned]
-    keys = [numpy_key(array, None) for array in arrays]
-    keys += [numpy_key(x, out) for out in (*arrays, np.zeros((2, 3)), fixed)]
+    keys = [key_of(array, None) for array in arrays]
+    keys += [key_of(x, out) for out in (*arrays, np.zeros((2, 3)), fixed)]
     assert len(set(keys)) == len(keys)
-    assert numpy_key(np.ones((2, 3)), None) == keys[0]
-    assert numpy_key(np.ones((2, 3)), np.ones((2, 3))) in keys
+    assert key_of(np.ones((2, 3)), None) == keys[0]
+    assert key_of(np.ones((2, 3)), np.ones((2, 3))) in keys
 
 
-def test_arrays_of_other_libraries_have_no_key():
+@KEYS
+def test_arrays_of_other_libraries_have_no_key(key_of):
     x, other = np.zeros(3), strict.zeros(3)
     subclass = x.view(type("Marked", (np.ndarray,), {}))
     for array, out in product((x, other, subclass), (None, x, other, subclass)):
         is_plain = array is x and (out is None or out is x)
-        assert (numpy_key(array, out) is not None) == is_plain
+        assert (key_of(array, out) is not None) == is_plain
+
+
+def test_keys_tell_of_what_is_only_read():
+    x, table, table_of_ints = np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((1, 3), "int64")
+    keys = [call_key(x, None, *others) for others in ((), (table,), (table_of_ints,), (x, table))]
+    assert len({*keys, call_key(x, x, table)}) == 5
+    assert call_key(x, None, None, table) == call_key(x, None, table[:, ::-1]) == keys[1]
+    assert call_key(x, None, strict.zeros(3)) is None
+
+
+def test_keys_of_cupy_have_a_device():
+    class Cupy(np.ndarray):
+        __module__ = "cupy"
+        device_id = 0
+
+        @property
+        def data(self):
+            return SimpleNamespace(device_id=self.device_id)
+
+    x, here, there = (np.zeros((2, 3)).view(Cupy) for _ in range(3))
+    there.device_id = 1
+    keys = [call_key(x, None), call_key(there, None), call_key(x, here), call_key(x, x)]
+    assert len({*keys, call_key(x, None, here)} - {None}) == 5
+    assert call_key(here, None) == keys[0]
+    assert call_key(x, there) is call_key(x, None, there) is call_key(x, np.zeros(3)) is None
 
 
 def test_blocks_are_whole_on_the_last_axes():

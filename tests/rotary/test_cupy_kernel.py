@@ -17,11 +17,15 @@ from ml_dtypes import bfloat16
 from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
-from positional_embeddings import RoPE
+from positional_embeddings import RoPE, YaRNScaling, apply_rope
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary.kernels import cupy_kernel
-from positional_embeddings.rotary.rotate import kernel_for, rotate
+from positional_embeddings.rotary.rotate import (
+    Rotation,
+    kernel_for,
+    rotate,
+)
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 NUMBERS = np.random.default_rng(0).standard_normal(2**12)
@@ -61,8 +65,11 @@ class RawKernel:
     def __init__(self, source, name, options):
         assert f"void {name}(" in source
         assert options == ("--fmad=false",)
-        constants = re.findall(r"const int (SIDE_BY_SIDE|ANGLE_STEP) = (\d)", source)
-        self.side_by_side, self.angle_step = (int(value) for _, value in constants)
+        constants = dict(re.findall(r"const \w+ ([A-Z_]+) = (-?\d+);", source))
+        self.side_by_side, self.angle_step = (
+            int(constants[name]) for name in ("SIDE_BY_SIDE", "ANGLE_STEP")
+        )
+        self.alignment, self.sign = int(constants["ANGLE_ALIGNMENT"]), int(constants["SIGN"])
         self.index = {"int": "int32", "long long": "int64"}[
             re.search(r"typedef ([\w ]+) Index;", source)[1]
         ]
@@ -87,7 +94,10 @@ class RawKernel:
         first, second = vectors(x, steps[0], x_second, pairs, apart)
         to = vectors(out, steps[1], out_second, pairs, apart)
         c = vectors(cos, steps[2], None, pairs, self.angle_step)
-        s = vectors(sin, steps[3], None, pairs, self.angle_step)
+        s = self.sign * vectors(sin, steps[3], None, pairs, self.angle_step)
+        for table, of_axes in ((cos, steps[2]), (sin, steps[3])):
+            starts = [table.ctypes.data, *(of_axes * table.itemsize)]
+            assert not any(start % self.alignment for start in starts)
         a, b = first.astype(c.dtype), second.astype(c.dtype)
         to[0], to[1] = a * c - b * s, b * c + a * s
 
@@ -126,8 +136,8 @@ def library(monkeypatch):
     monkeypatch.setattr(NumPy, "rotation_kernel", "cupy")
     rotate_cupy = cupy_kernel.rotate_cupy
 
-    def with_tables(x, cos, sin, *others):
-        rotate_cupy(x, cos.view(Array), sin.view(Array), *others)
+    def with_tables(x, cos, sin, *others, **options):
+        rotate_cupy(x, cos.view(Array), sin.view(Array), *others, **options)
 
     monkeypatch.setattr(cupy_kernel, "rotate_cupy", with_tables)
     caches = cupy_kernel.elementwise_kernel, cupy_kernel._raw_kernel
@@ -156,7 +166,7 @@ def numbers(count, dtype):
     return np.resize(NUMBERS, count).astype(bfloat16 if dtype == "bfloat16" else dtype)
 
 
-class Rotation(NamedTuple):
+class Case(NamedTuple):
     """What to rotate: axes in order of memory, cut out by slices; tables with some axes of 1."""
 
     dtype: str
@@ -193,7 +203,7 @@ class Rotation(NamedTuple):
 
 
 @st.composite
-def rotations(draw):
+def cases(draw):
     ndim = draw(st.integers(1, 4))
     axis = draw(st.integers(0, ndim - 1))
     pairs = draw(st.sampled_from([1, 2, 3, 4, 8, 8, 16, 24]))
@@ -201,7 +211,7 @@ def rotations(draw):
     lengths[axis] = 2 * pairs + draw(st.sampled_from([0, 0, 0, 3, 8]))
     ordered = st.permutations(range(ndim)) | st.just(list(range(ndim)))
     step = st.sampled_from([1, 1, 1, 1, 2, -1])
-    return Rotation(
+    return Case(
         draw(st.sampled_from(DTYPES)),
         draw(st.sampled_from(["half", "interleaved"])),
         axis,
@@ -216,17 +226,27 @@ def rotations(draw):
     )
 
 
-@given(case=rotations())
+@given(case=cases())
 def test_any_arrays(library, case):
     check(library, case)
 
 
 def check(library, case):
     x, cos, sin = case.arrays(library)
-    options = x, cos, sin, case.axis, case.layout, space_of(x=x)
-    expected = rotate(*options)
+    options = x, cos, sin, case.axis, case.layout
+    expected, back = plain(*options), plain(*options, inverse=True)
+    kernel = rotation(x, case.axis, case.layout, cupy_kernel.rotate_cupy)
+    assert bits(rotate(x, cos, sin, kernel, inverse=True)) == bits(back)
     out = x if case.in_place else None
-    assert bits(rotate(*options, run=cupy_kernel.rotate_cupy, out=out)) == bits(expected)
+    assert bits(rotate(x, cos, sin, kernel, out=out)) == bits(expected)
+
+
+def rotation(x, axis, layout, way=None):
+    return Rotation(space_of(x=x), axis, layout, way)
+
+
+def plain(x, cos, sin, axis, layout, **options):
+    return rotate(x, cos, sin, rotation(x, axis, layout), **options)
 
 
 SHAPES = {
@@ -252,7 +272,7 @@ def contiguous(name, dtype="float32", layout="half", **changes):
     lengths, axis, repeated = SHAPES[name]
     order, ones = tuple(range(len(lengths))), (1,) * len(lengths)
     pairs = 16 if lengths[axis] == 48 else lengths[axis] // 2
-    case = Rotation(
+    case = Case(
         dtype, layout, axis, pairs, lengths, order, ones, 0, repeated, order, in_place=False
     )
     return case._replace(**changes)
@@ -291,7 +311,7 @@ def test_64_bits_of_index(by_vectors_only, monkeypatch):
     kinds, *_, plan = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
     assert kinds[2] == "int64"
     assert plan.view("int64")[5] == 2**27
-    monkeypatch.setattr(cupy_kernel, "_MOST_32_BITS", 0)
+    monkeypatch.setattr(cupy_kernel, "FIRST_OF_64_BITS", 0)
     cupy_kernel._launch.cache_clear()
     try:
         for layout in ("half", "interleaved"):
@@ -306,9 +326,9 @@ def test_a_grid_has_at_most_65535_blocks_beyond_its_first_axis():
 
 
 def test_large_grids_rotate_some_repeats_in_one_thread(by_vectors_only, monkeypatch):
-    monkeypatch.setattr(cupy_kernel, "_BUSY", 1)
-    monkeypatch.setattr(cupy_kernel, "_BLOCKS", 2)
-    monkeypatch.setattr(cupy_kernel, "_THREADS", 8)
+    monkeypatch.setattr(cupy_kernel, "BUSY_THREADS", 1)
+    monkeypatch.setattr(cupy_kernel, "MOST_BLOCKS_YZ", 2)
+    monkeypatch.setattr(cupy_kernel, "BLOCK_THREADS", 8)
     cupy_kernel._launch.cache_clear()
     try:
         for name in SHAPES:
@@ -345,8 +365,8 @@ def test_angles_of_another_precision(library):
     x = library.array(numbers(8 * 32, "float32")).reshape(8, 32)
     cos, sin = (library.array(numbers(n, "float64"))[-16:].reshape(1, 16) for n in (16, 32))
     out = library.xp.empty_like(x)
-    cupy_kernel.rotate_cupy(x, cos, sin, out, 1, "half")
-    assert bits(out) == bits(rotate(x, cos, sin, 1, "half", space_of(x=x)))
+    cupy_kernel.rotate_cupy(x, cos, sin, out, rotation(x, 1, "half"), 1)
+    assert bits(out) == bits(plain(x, cos, sin, 1, "half"))
 
 
 ODD = {
@@ -375,3 +395,85 @@ ODD = {
 def test_what_goes_pair_by_pair(library, odd, dtype, in_place, monkeypatch):
     monkeypatch.setattr(cupy_kernel, "_raw_kernel", None)
     check(library, ODD[odd]._replace(dtype=dtype, in_place=in_place))
+
+
+# Shape, and axes of features and sequence.
+LAYOUTS = {
+    "batch, heads, seq, head": ((8, 3, 40, 32), -1, -2),
+    "batch, seq, heads, head": ((8, 40, 3, 32), -1, 1),
+    "seq, head": ((40, 32), -1, -2),
+    "head, seq": ((32, 40), 0, 1),
+    "head, seq, heads * batch": ((32, 40, 8), 0, 1),
+    "head, seq, heads, batch": ((32, 40, 3, 8), 0, 1),
+}
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_calls_go_by_vectors(backend, case, order, dtype, layout, monkeypatch):
+    """However an array lies in memory, and wherever its positions are in a page."""
+    monkeypatch.setattr(cupy_kernel, "elementwise_kernel", None)
+    shape, feature, seq = LAYOUTS[case]
+    rope = RoPE(32, 1001, layout=layout, feature_axis=feature, seq_axis=seq)
+    numbers = np.resize(NUMBERS, shape).astype(dtype)
+    x = backend.xp.asarray(backend.array(numbers), order=order)
+    at = backend.array(np.arange(7, 47))
+    expected, back = rope(numbers, offset=7), rope(numbers, offset=7, inverse=True)
+    rotated = [rope(x, offset=7), rope(x, positions=at), rope.shift(rope(x), 7)]
+    rotated_back = [rope(x, offset=7, inverse=True), rope(x, positions=at, inverse=True)]
+    if order == "C":  # tables that were made before lie as arrays in C order need them
+        tables = rope.tables(at, dtype=x.dtype)
+        rotated, rotated_back = [*rotated, tables(x)], [*rotated_back, tables(x, inverse=True)]
+    atol = {"float16": 1e-2, "float32": 4e-6, "float64": 1e-14}[dtype]
+    for arrays, wanted in ((rotated, expected), (rotated_back, back)):
+        for got in arrays:
+            np.testing.assert_allclose(backend.numpy(got), wanted, atol=atol)
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("fused", [False, None])
+def test_calls_compute_on_the_device_of_the_array(fused, monkeypatch):
+    import cupy
+
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one device")
+    scaling = YaRNScaling(4.0, 16)
+    rope = RoPE(16, 100, scaling=scaling, feature_axis=-1, seq_axis=-2, fused=fused)
+    numbers = np.resize(NUMBERS, (2, 5, 24)).astype("float32")[..., :16]
+    launched, allocated = [], []
+    raw_kernel, pool = cupy_kernel._raw_kernel, cupy.cuda.get_allocator()
+
+    def watched(*kinds):
+        launched.append(cupy.cuda.runtime.getDevice())
+        return raw_kernel(*kinds)
+
+    def allocate(size):
+        allocated.append(cupy.cuda.runtime.getDevice())
+        return pool(size)
+
+    with cupy.cuda.Device(1):
+        x, at, out = cupy.asarray(numbers), cupy.arange(5), cupy.empty(numbers.shape, "float32")
+        wide = rope.tables(at, dtype=cupy.float64)
+        cos, sin = wide.cos, wide.sin
+    monkeypatch.setattr(cupy_kernel, "_raw_kernel", watched)
+    with cupy.cuda.Device(0), cupy.cuda.using_allocator(allocate):
+        rotated = [
+            *(rope(x), rope(x, out=out), rope(x, positions=at), rope.tables(at)(x), wide(x)),
+            apply_rope(x, cos, sin, feature_axis=-1),
+        ]
+        back = rope(rotated[0], inverse=True), wide(rotated[0], inverse=True)
+        again = rope.shift(rotated[0], 3)
+        assert cupy.cuda.runtime.getDevice() == 0
+    assert set(allocated) == {1}
+    assert set(launched) <= {1}
+    assert launched or fused is False
+    expected = [(rotated, rope(numbers)), (back, numbers), ([again], rope(numbers, offset=3))]
+    for arrays, wanted in expected:
+        for got in arrays:
+            assert got.device.id == 1
+            with cupy.cuda.Device(1):
+                np.testing.assert_allclose(got.get(), wanted, atol=4e-6)

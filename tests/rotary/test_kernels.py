@@ -91,8 +91,8 @@ def numba_kernel():
 @pytest.mark.parametrize("table_bytes", [0, 2**10, 2**17])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypatch):
-    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", table_bytes)
-    monkeypatch.setattr(numba_kernel, "_THREAD_BYTES", 2**10)
+    monkeypatch.setattr(numba_kernel, "CACHED_TABLE_BYTES", table_bytes)
+    monkeypatch.setattr(numba_kernel, "BYTES_OF_A_THREAD", 2**10)
     monkeypatch.setattr(numba_kernel.numba.config, "NUMBA_NUM_THREADS", threads)
     for layout in ("half", "interleaved"):
         for take, feature, seq in VIEWS.values():
@@ -106,8 +106,8 @@ def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypat
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
-    monkeypatch.setattr(rotate, "_STREAM_BYTES", 0)
-    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", 2**10)
+    monkeypatch.setattr(rotate, "STREAMED_BYTES", 0)
+    monkeypatch.setattr(numba_kernel, "CACHED_TABLE_BYTES", 2**10)
     for size in (16, 64, 80):
         base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
         for x, feature, seq in ((base, -1, -2), (base.transpose(3, 2, 1, 0).copy(), 0, 1)):
@@ -146,8 +146,8 @@ def test_which_arrays_a_kernel_rotates(monkeypatch):
     x = np.zeros((8, 5))
     space, out = space_of(x=x), np.empty_like(x)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: kernel)
-    monkeypatch.setattr(rotate, "_STREAM_BYTES", x.nbytes)
-    assert rotate.run_for(x[:, :4], 0, 4, "half", space) is kernel
+    monkeypatch.setattr(rotate, "STREAMED_BYTES", x.nbytes)
+    assert rotate.way_for(x[:, :4], 0, RoPE(8, 5), space) is kernel
     short = x[:, :4]
     for array, given in ((x, x), (short, None), (short, out[:, :4])):
         assert rotate.kernel_for(array, space, given) is kernel
@@ -167,7 +167,7 @@ def merged(x, out, axis, layout, longest=np.inf):
     return merged_axes((x.shape, table.shape), strides, axis, layout, longest)
 
 
-def test_axes_that_go_on_in_one_another_are_one():
+def test_axes_that_continue_one_another_are_merged():
     x = np.zeros((3, 4, 6))
     whole = [(36, 16, 16, 8, 8)]  # one after the other, two numbers a pair
     assert merged(x, x, 2, "interleaved") == merged(x, x, 2, "interleaved", 36) == whole

@@ -45,7 +45,7 @@ def loop(x, feature, seq, layout, pairs, *, inverse=False):
 @pytest.fixture(params=[1, 7, 64, 2**14])
 def block(request, monkeypatch):
     """Number of pairs in a block, from one to all of them."""
-    monkeypatch.setattr(rotate, "HOST_BLOCK", request.param)
+    monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", request.param)
     return request.param
 
 
@@ -113,7 +113,7 @@ def test_out_is_written_to_where_that_can_be(backend, shape, rotary_dim):
 @pytest.mark.parametrize("fused", [False, None])
 def test_out_that_overlaps(fused, monkeypatch):
     """Neither a shifted view of the input, nor one that is reversed, spoils it."""
-    monkeypatch.setattr(rotate, "HOST_BLOCK", 16)
+    monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 16)
     rope = RoPE(8, 50, feature_axis=-1, seq_axis=-2, fused=fused)
     for view in (lambda a: a[1:], lambda a: a[:-1], lambda a: a[1:, :, ::-1], lambda a: a[1:]):
         buffer = RNG.standard_normal((4, 50, 8))
@@ -170,7 +170,7 @@ def test_tables_apart_from_out_are_not_copied():
     apply_rope(x, table, table, out=out)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 10 * 8 * rotate.HOST_BLOCK < table.nbytes
+    assert peak < 10 * 8 * rotate.HOST_BLOCK_PAIRS < table.nbytes
 
 
 @pytest.mark.parametrize("size", [5, 20_000])
@@ -224,12 +224,12 @@ def test_memory_is_the_output_and_a_few_blocks(shape, order):
     rope(x, out=x)
     in_place = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
-    assert peak < x.nbytes + 10 * 4 * rotate.HOST_BLOCK
-    assert in_place < 10 * 4 * rotate.HOST_BLOCK
+    assert peak < x.nbytes + 10 * 4 * rotate.HOST_BLOCK_PAIRS
+    assert in_place < 10 * 4 * rotate.HOST_BLOCK_PAIRS
 
 
 def test_blocks_are_large_on_an_accelerator(monkeypatch):
-    monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
+    monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 8)
     x = np.ones((8, 10))
     table = np.ones((4, 10))
     assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) > 1
@@ -241,7 +241,7 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
 def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
     order, lengths, monkeypatch
 ):
-    monkeypatch.setattr(rotate, "HOST_BLOCK", 16)
+    monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 16)
     x = np.zeros((3, 40, 8), order=order)  # (batch, seq, head)
     blocks = list(rotate._blocks(x, np.zeros((1, 40, 4)), 2, space_of(x=x)))
     assert tuple(part.stop - part.start for part in blocks[0][0]) == lengths
@@ -255,7 +255,7 @@ def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
 
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
-    monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
+    monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 8)
     monkeypatch.setattr(NumPy, "strides", lambda *_: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
@@ -319,15 +319,15 @@ def test_a_few_vectors_again_and_again(shape, dtype):
 
 
 def test_few_vectors_are_rotated_at_once(monkeypatch):
-    """All of their features, and no more numbers than `_MAX_DOUBLED`."""
+    """All of their features, and no more numbers than `MOST_DOUBLED_NUMBERS`."""
     shapes, rotate_doubled = [], rotate.rotate_doubled
 
-    def rotate_at_once(x, *rest):
+    def rotate_at_once(x, *rest, **options):
         shapes.append(x.shape)
-        rotate_doubled(x, *rest)
+        rotate_doubled(x, *rest, **options)
 
     monkeypatch.setattr(rotate, "_known", {})
-    monkeypatch.setattr(rotate, "_MAX_DOUBLED", 40)
+    monkeypatch.setattr(rotate, "MOST_DOUBLED_NUMBERS", 40)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: None)
     monkeypatch.setattr(rotate, "rotate_doubled", rotate_at_once)
     for shape, rotary_dim in (((8, 5), None), ((8, 5), 6), ((8, 6), None), ((2, 20), None)):
@@ -351,11 +351,10 @@ def test_a_second_call_looks_nothing_up(monkeypatch):
     for call in calls:
         call(out=out)
 
-    def run_for(*_arguments, **_options):
+    def way_for(*_arguments, **_options):
         raise AssertionError
 
-    for module in ("rope", "rotate", "tables"):
-        monkeypatch.setattr(f"positional_embeddings.rotary.{module}.run_for", run_for)
+    monkeypatch.setattr(rotate, "way_for", way_for)
     for call, rotated in zip(calls, expected, strict=True):
         np.testing.assert_array_equal(call(), rotated)
         np.testing.assert_array_equal(call(out=out), rotated)

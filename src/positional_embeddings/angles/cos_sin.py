@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any
 
 from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
@@ -18,25 +17,25 @@ from positional_embeddings.arrays.space import Space
 HOST = new_space()
 
 # Steps to a cycle; an eighth on both sides is wanted, and some to spare.
-_STEPS = 8192
-_FARTHEST_STEP = _STEPS // 8 + 8
+STEPS_OF_A_CYCLE = 8192
+FARTHEST_STEP = STEPS_OF_A_CYCLE // 8 + 8
 
 # Splits a float64 in two, and 2 pi so split; the lower part has what a float64 leaves over.
 _SPLIT = 2.0**27 + 1
 _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
-_FARTHEST = 2.0**63  # the farthest real position whose parts are exact
+FARTHEST_REAL_POSITION = 2.0**63  # the farthest real position whose parts are exact
 
 # What is left of a position is less than this part of a cycle of the highest frequency.
-_SMALL = 2.0**-12
-BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
+SMALL_CYCLES = 2.0**-12
+PAGE_BLOCK_POSITIONS = 256  # positions of a table that are made at a time, few enough for the cache
 
 # Limbs of 22 bits times frequencies on a grid of 2**-20: sums of 2**12 products are exact in
 # float64, in whatever order a matrix product adds. A coordinate has at most 16 limbs.
-_SUM_GRID, _SUM_BITS = 2**20, 22
+SUM_GRID, SUM_LIMB_BITS = 2**20, 22
 MOST_COORDINATES = 2**8
 # Numbers made at a time, few enough for the cache, and products that BLAS adds on one thread.
-_SUM_BLOCK, _SUM_PRODUCTS = 2**15, 2**18
+SUM_BLOCK_NUMBERS, SUM_BLOCK_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
@@ -55,9 +54,9 @@ def unit_phasors(
         return np.ascontiguousarray((cos + 1j * sin).T)  # type: ignore[no-any-return]
 
     dtype = np.int32 if stop < 2**31 else np.int64  # a part less to compute
-    within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
-    blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
-    for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
+    within = exact(np.arange(min(PAGE_BLOCK_POSITIONS, stop - start), dtype=dtype))
+    blocks = factor * exact(np.arange(start, stop, PAGE_BLOCK_POSITIONS, dtype=dtype))
+    for begin, whole in zip(range(start, stop, PAGE_BLOCK_POSITIONS), blocks, strict=True):
         yield (whole * within[: stop - begin]).T
 
 
@@ -88,7 +87,7 @@ def cos_sin_of_sum(
     dtype: Dtype,
     space: Space,
     factor: float,
-    index: Any = None,
+    index: Array = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
 
@@ -103,13 +102,13 @@ def cos_sin_of_sum(
     xp, space = space.xp, space.computing_in(space.widest)
     grid, bits = grid_and_bits(space)
 
-    def columns(rows: Sequence[Sequence[float]], like: Any) -> list[Any]:
+    def columns(rows: Sequence[Sequence[float]], like: Array) -> list[Array]:
         arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
         return [array[(slice(None), *(None,) * (like.ndim - 1))] for array in arrays]
 
-    coarse: Any = 0.0
-    medium: Any = 0.0
-    fine: Any = 0.0
+    coarse: Array = 0.0
+    medium: Array = 0.0
+    fine: Array = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
         cycles = in_cycles(of_positions)
         limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
@@ -143,13 +142,13 @@ def fill_cos_sin_of_sum(
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
     highest = max(abs(c) for of_one in frequencies for c in in_cycles(of_one))
-    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, HOST)
-    of_limbs = [exact_parts(f, _SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
+    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST)
+    of_limbs = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
     of_rest = np.asarray([in_cycles(of_one) for of_one in frequencies]).T
-    length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
+    length = min(SUM_BLOCK_NUMBERS // len(coarse), SUM_BLOCK_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
-        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, HOST)
+        limbs, rest = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
@@ -169,7 +168,7 @@ def cos_sin_of_phase(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
 
     The phase, in cycles from that quadrant, comes in two parts, the second one small.
@@ -185,7 +184,7 @@ def cos_sin_of_phase(
     return space.astype(cos, dtype), space.astype(sin, dtype)
 
 
-def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Any, Any]:
+def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Array, Array]:
     """Return cosine and sine of angles after a whole number of quadrants is added, exactly."""
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
@@ -194,7 +193,7 @@ def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tup
     return cos, xp.where(quadrant >= 2, -sin, sin)
 
 
-def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[Any, Any]:
+def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[Array, Array]:
     """Return cosine and sine of an eighth of a cycle at most.
 
     The roundings of the angle give a correction: of the sum, of 2 pi, and of their product,
@@ -214,20 +213,20 @@ def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[A
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Any, Any]:
+def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Array, Array]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
     digits, what remains of the angle gives but a small correction.
     """
     xp = space.xp
-    step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * _STEPS))
-    index = xp.astype(step, space.integer) + _FARTHEST_STEP
+    step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * STEPS_OF_A_CYCLE))
+    index = xp.astype(step, space.integer) + FARTHEST_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
     rows = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in _steps())
     taken = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
     cos, cos_residual, sin, sin_residual = taken
-    angle = (2 * pi) * ((phase_hi - step / _STEPS) + phase_lo)
+    angle = (2 * pi) * ((phase_hi - step / STEPS_OF_A_CYCLE) + phase_lo)
     sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
     return (
         cos + (cos_residual - (cos * one_minus_cos + sin * sin_angle)),
@@ -238,15 +237,18 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[An
 @cache
 def _steps() -> tuple[HostArray, ...]:
     """Return cosine and sine of the steps, each as a float32 and what it leaves over."""
-    steps = np.arange(-_FARTHEST_STEP, _FARTHEST_STEP + 1, dtype=np.float64)
+    steps = np.arange(-FARTHEST_STEP, FARTHEST_STEP + 1, dtype=np.float64)
     rows = []
-    for exact in (np.cos(2 * pi * steps / _STEPS), np.sin(2 * pi * steps / _STEPS)):
+    for exact in (
+        np.cos(2 * pi * steps / STEPS_OF_A_CYCLE),
+        np.sin(2 * pi * steps / STEPS_OF_A_CYCLE),
+    ):
         rounded = exact.astype(np.float32)
         rows += [rounded, (exact - rounded).astype(np.float32)]
     return tuple(rows)
 
 
-def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
+def by_frequency(numbers: Array, index: Array, xp: Namespace) -> Array:
     """Return numbers of positions with a first axis of frequencies, of length 1 without index.
 
     The index is an array of the coordinate of each frequency.
@@ -256,7 +258,7 @@ def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
 
 def _limbs(
     positions: Array, highest: float, bits: int, space: Space
-) -> tuple[list[tuple[Any, int]], Any]:
+) -> tuple[list[tuple[Array, int]], Array]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is a small part of a cycle of the highest frequency; integer
@@ -266,13 +268,13 @@ def _limbs(
     if dtypes.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
     real = space.astype(positions, space.dtype)
-    real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
+    real = xp.where(xp.abs(real) <= FARTHEST_REAL_POSITION, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
     # A quotient by a power of two is exact, and has a derivative.
     limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), space)
     rest, exponent = real - whole, 0
-    while highest * 2.0**exponent > _SMALL:
+    while highest * 2.0**exponent > SMALL_CYCLES:
         exponent -= bits
         limb = xp.trunc(rest * 2.0**-exponent)
         rest = rest - limb * 2.0**exponent
@@ -280,7 +282,7 @@ def _limbs(
     return limbs, rest
 
 
-def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Any, int]]:
+def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Array, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
     xp, name = space.xp, dtypes.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
@@ -295,8 +297,8 @@ def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Any, 
 
 
 def _limbs_of_whole(
-    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], space: Space
-) -> list[tuple[Any, int]]:
+    whole: Array, width: int, bits: int, divide: Callable[[Array, int], Array], space: Space
+) -> list[tuple[Array, int]]:
     """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
     limbs, exponent = [], 0
     for _ in range((width - 2) // bits):  # the last limb has room for one bit more
@@ -307,5 +309,5 @@ def _limbs_of_whole(
     return [*limbs, (space.astype(whole, space.dtype), exponent)]
 
 
-def _fractional(cycles: Array, xp: Namespace) -> Any:
+def _fractional(cycles: Array, xp: Namespace) -> Array:
     return cycles - xp.round(cycles)

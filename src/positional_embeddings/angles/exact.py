@@ -98,8 +98,8 @@ def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
 
 
 def cos_sin_by_kernel(
-    positions: Array, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
-) -> Any:
+    positions: Array, parts: Array, dtype: Dtype, space: Space, factor: float, order: Order = "C"
+) -> Array:
     """Return cosine and sine as `cos_sin` does, as one array, in one launch.
 
     The first axis of the positions is the axis of frequencies, or of length 1.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
@@ -26,17 +27,17 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostA
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
-PAGE = 4096
+PAGE_POSITIONS = 4096
 MAX_PAGES = 64  # of one kind
 MAX_KINDS = 16  # of dtype, order in memory, library, device and stream
 # Integer positions are looked up in one page if their span is shorter than a page, or than this
 # number of times their number; a few others one by one.
-_SPARSE = 4
+SPARSE_SPAN = 4
 # Angles that are computed at a time.
-_BLOCK = 2**16
+COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
-Arrange: TypeAlias = Callable[[Any, Any, Namespace], tuple[Any, ...]]
+Arrange: TypeAlias = Callable[[Array, Array, Namespace], tuple[Array, ...]]
 # Dtype and order in memory; library, device and stream if these are not NumPy's.
 Kind: TypeAlias = tuple[Any, ...]
 
@@ -48,15 +49,14 @@ class Page:
     start: int
     stop: int
     tables: Array
-    _views: dict[Any, Any] = field(default_factory=dict, init=False)
+    _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
-    def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
-        """Return each table of NumPy, with axes that broadcast against the target."""
+    def views(self, target: Target, space: Space, *, doubled: bool) -> tuple[Array, ...]:
+        """Return each table with axes that broadcast against the target."""
         kind = target.feature, target.seq, len(target.shape), doubled
-        views: tuple[HostArray, ...] | None = self._views.get(kind)
+        views: tuple[Array, ...] | None = self._views.get(kind)
         if views is None:
-            tables = self.doubled if doubled else self.tables
-            views = expand(tables, target, (target.seq,), HOST)
+            views = expand(self.doubled if doubled else self.tables, target, space)
             keep(self._views, kind, views, MAX_KINDS)
         return views
 
@@ -66,7 +66,7 @@ class Page:
 
         The plain tables of a long page, which would take more memory than they save time.
         """
-        if self.stop - self.start > PAGE:
+        if self.stop - self.start > PAGE_POSITIONS:
             return self.tables  # type: ignore[no-any-return]
         doubled = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
         np.negative(self.tables[1], out=doubled[1, : self.tables.shape[1]])
@@ -103,10 +103,10 @@ class PositionTables:
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
-    _pages: dict[Any, Any] = field(default_factory=dict, init=False)
+    _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # What kernels need to know of the frequencies, by library, device and stream.
-    _kernel_parts: dict[Any, Any] = field(default_factory=dict, init=False)
-    # What the layer knows of calls with arrays of NumPy, by `memory.numpy_key`.
+    _kernel_parts: dict[Any, tuple[Array, Array]] = field(default_factory=dict, init=False)
+    # What the layer knows of calls with arrays of NumPy or CuPy, by `call_key`.
     known: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,6 +121,26 @@ class PositionTables:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
         return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
+    def placed(
+        self,
+        target: Target,
+        positions: AnyArray | None,
+        space: Space,
+        name: str = "positions",
+        *,
+        for_heads: bool = False,
+    ) -> Target:
+        """Check the positions of an array, and return the target with their axes in it.
+
+        `name` is what the caller calls them. With `for_heads` those of (seq, batch) serve an axis
+        of heads * batch.
+        """
+        if positions is None:
+            return target
+        shape = self._shape(positions, name, space)
+        heads = axes.heads_of_positions(shape, target) if for_heads else 1
+        return target.placed(shape, name, space, heads)
+
     def at(
         self,
         target: Target,
@@ -129,43 +149,41 @@ class PositionTables:
         space: Space,
         *,
         doubled: bool = False,
-        name: str = "positions",
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        `name` is what the caller calls the positions. With `doubled`, for NumPy arrays, tables that
-        are kept are `Page.doubled`.
+        Positions are those that the target was `placed` for. With `doubled`, for NumPy arrays,
+        tables that are kept are `Page.doubled`.
         """
         if positions is not None:
-            checks.no_positions_and_offset(positions, offset)
-            shape = self._shape(positions, name, space)
-            check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-            own = check(shape, target.shape, target.feature, target.seq, name)
+            if offset:
+                checks.no_positions_and_offset(positions, offset)
+            if target.heads > 1:
+                with space.undisturbed(positions):
+                    positions = axes.repeat_for_heads(positions, target.heads, space)
             tables = self._at_positions(positions, target.order, space, doubled=doubled)
-            return expand(tables, target, own, space)
+            return expand(tables, target, space)
         # The length of an array of NumPy is known, and none is computed later.
         is_numpy, seq = space.xp is np, target.seq
         count = target.shape[seq] if is_numpy else axes.length(target, seq, target.name)
-        checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
+        stop = offset + count
+        if stop > self.size:
+            checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
         if not is_numpy and (space.is_compiling or space.is_chunked):
             # Computed in the graph, which then serves every offset, and holds no tables.
             chunks = {"chunks": (target.seq_chunks,)} if space.is_chunked else {}
             options = {"dtype": space.integer, "device": space.device, **chunks}
-            counted = space.xp.arange(offset, offset + count, **options)
+            counted = space.xp.arange(offset, stop, **options)
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
-            tables = self._compute(counted, target.order, space)
-        elif is_numpy:
-            kind, stop = (_precision(space), target.order), offset + count
-            page = self._page(kind, offset, stop, space)
-            index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start))
-            return tuple([view[index] for view in page.views(target, doubled)])
-        else:
-            # On its device, if tables may be kept there.
-            kind = _precision(space), target.order, *(space.table_key or ())
-            tables = self._slice(kind, offset, offset + count, space)
-        return expand(tables, target, (seq,), space)
+            return expand(self._compute(counted, target.order, space), target, space)
+        kind, on_device = (_precision(space), target.order), () if is_numpy else space.table_key
+        if on_device is None:
+            return expand(self._slice(kind, offset, stop), target, space)
+        page = self._page((*kind, *on_device), offset, stop, space)
+        index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
+        return tuple(map(itemgetter(index), page.views(target, space, doubled=doubled)))
 
-    def at_positions(self, positions: Array, order: Order, space: Space) -> Any:
+    def at_positions(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
         if not self._shape(positions, "positions", space):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
@@ -186,35 +204,34 @@ class PositionTables:
 
     def _at_positions(
         self, positions: Array, order: Order, space: Space, *, doubled: bool = False
-    ) -> Any:
+    ) -> Array:
         tables = self._look_up(positions, order, space, doubled=doubled)
         return self._compute(positions, order, space) if tables is None else tables
 
     def copies_at(
         self, target: Target, positions: AnyArray | None, offset: int, space: Space
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a page."""
         tables = self.at(target, positions, offset, space)
         if positions is not None:  # made for the call
             return tables
         return tuple([space.xp.astype(t, t.dtype, copy=True) for t in tables])
 
-    def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
+    def at_number(self, number: float, target: Target, space: Space) -> tuple[Array, ...]:
         """Return the tables of one position for all of an array."""
         where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
-        tables = self._exact(position, "C", where)
-        return expand(tables, target, (target.seq,), space)
+        return expand(self._exact(position, "C", where), target, space)
 
-    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Any:
+    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Array:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
         page = self._page(kind, start, stop, space)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
-        pages: tuple[Page, ...] = self._pages.get(kind, ())
+        pages = self._pages.get(kind, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
                 if i > 0:
@@ -224,12 +241,18 @@ class PositionTables:
 
     def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
-        start = min(start, self.size - 1) // PAGE * PAGE
-        stop = min(max(start + PAGE, -(-stop // PAGE) * PAGE), self.size)
+        start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
+        stop = min(
+            max(start + PAGE_POSITIONS, -(-stop // PAGE_POSITIONS) * PAGE_POSITIONS), self.size
+        )
         precision, order, *on_device = kind
         if on_device:
             tables = self._slice((precision, order), start, stop)
-            tables = space.xp.asarray(tables, dtype=space.dtype, device=space.device, copy=True)
+            tables = tables if order == "C" else tables.mT  # as rows, which a copy leaves so
+            on = {"dtype": space.dtype, "device": space.device}
+            with space.current_device(space.device, space.xp):
+                tables = space.xp.asarray(tables, copy=True, **on)
+            tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
@@ -243,7 +266,7 @@ class PositionTables:
         keep(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
         return new
 
-    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Any:
+    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Array:
         """Return NumPy tables of integer positions from pages, None if that does not pay."""
         is_integral = dtypes.is_dtype(positions.dtype, "integral", space.xp)
         values = space.values_on_host(positions) if is_integral else None
@@ -252,7 +275,7 @@ class PositionTables:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind, longest = (_precision(space), order), max(PAGE, _SPARSE * values.size)
+        kind, longest = (_precision(space), order), max(PAGE_POSITIONS, SPARSE_SPAN * values.size)
         if high - low < longest:
             page = self._page(kind, low, high + 1, HOST)
             tables, index = page.doubled if doubled else page.tables, values - page.start
@@ -276,8 +299,11 @@ class PositionTables:
             chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
         return chosen
 
-    def _compute(self, positions: Array, order: Order, space: Space) -> Any:
+    def _compute(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of any positions."""
+        if space.has_current_device and space.is_elsewhere(positions):
+            with space.undisturbed(positions):
+                return self._compute(positions, order, space)
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
         xp, shape = space.xp, positions.shape[len(self.coordinates) :]
@@ -290,13 +316,13 @@ class PositionTables:
             return self._exact(positions, order, space)
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
-        most = max(1, _BLOCK // len(in_cycles(self.frequencies)))
+        most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
         flat = xp.reshape(positions, (*self.coordinates, count))
         blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))
 
-    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Any:
+    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of chunked positions, computed in one task for each chunk."""
         coordinates, precision = len(self.coordinates), _precision(space)
         positions = space.rechunk(positions, {a: (positions.shape[a],) for a in range(coordinates)})
@@ -313,7 +339,7 @@ class PositionTables:
             name="position_tables",
         )
 
-    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Any:
+    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Array:
         """Return the tables of cosine and sine as one array, in an order in memory."""
         xp = space.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
@@ -324,19 +350,19 @@ class PositionTables:
         rows = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
         return xp.permute_dims(rows, (0, n, *range(1, n)))
 
-    def _exact(self, positions: Array, order: Order, space: Space) -> Any:
+    def _exact(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
         both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
         return self._stacked(*both, order, space)
 
-    def _index(self, space: Space) -> Any:
+    def _index(self, space: Space) -> Array:
         """Return the coordinate of each frequency as an array, None if there are no sections."""
         if self.sections is None:
             return None
         return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
 
-    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Any:
+    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Array:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
         kind = space.table_key
         kept = self._kernel_parts.get(kind)
@@ -353,23 +379,23 @@ def _precision(space: Space) -> str:
     return "float32" if space.dtype == space.xp.float32 else "float64"
 
 
-def expand(
-    tables: Array, target: Target, position_axes: tuple[int, ...], space: Space
-) -> tuple[Any, ...]:
+def expand(tables: Array, target: Target, space: Space) -> tuple[Array, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else space.xp
-    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
+    order, index = axes.table_placement(target.feature, target.positions, len(target.shape))
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
-    if not is_numpy:
-        return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
     if space.xp is np:
         return tuple(expanded)
-    options = {"dtype": space.dtype, "device": space.device}
-    return tuple([space.xp.asarray(table, **options) for table in expanded])
+    if is_numpy:
+        with space.current_device(space.device, space.xp):
+            expanded = space.xp.asarray(expanded, dtype=space.dtype, device=space.device)
+    return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
 
 
-def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Array) -> Any:
+def _tables_of_chunk(
+    layer: PositionTables, precision: str, order: Order, positions: Array
+) -> Array:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
     space = space_of(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
@@ -379,7 +405,7 @@ def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positi
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:
     """Return the tables of `count` positions from blocks of them, in an order in memory."""
-    joined: Any = None
+    joined: Array = None
     start = 0
     for block in blocks:
         tables, rows, length = block.shape

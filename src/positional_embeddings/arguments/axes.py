@@ -141,20 +141,22 @@ def axes_of_positions(
     return axes
 
 
-def repeat_for_heads(array: Array, rank: int, target: "Target", space: Space) -> Array:
-    """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch.
+def heads_of_positions(shape: tuple[Any, ...], target: "Target") -> int:
+    """Return how often positions (seq, batch) are repeated along an axis of heads * batch."""
+    if (len(shape), len(target.shape), target.feature + target.seq) != (2, 3, 1):
+        return 1
+    batch, whole = shape[-1], target.shape[-1]
+    is_known = checks.is_known(batch) and checks.is_known(whole)
+    return whole // batch if is_known and batch > 1 and whole % batch == 0 else 1
 
-    `rank` is the number of axes of the positions. What fits as it is stays so.
-    """
-    if (rank, len(target.shape), target.feature + target.seq) != (2, 3, 1):
+
+def repeat_for_heads(array: Array, heads: int, space: Space) -> Array:
+    """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch."""
+    if heads == 1:
         return array
     *others, batch = array.shape
-    whole = target.shape[-1]
-    is_known = checks.is_known(batch) and checks.is_known(whole)
-    if not is_known or batch in (0, 1, whole) or whole % batch:
-        return array
-    repeated = space.xp.broadcast_to(array[..., None, :], (*others, whole // batch, batch))
-    return space.reshape(repeated, (*others, whole))
+    repeated = space.xp.broadcast_to(array[..., None, :], (*others, heads, batch))
+    return space.reshape(repeated, (*others, heads * batch))
 
 
 def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Array:
@@ -181,7 +183,7 @@ Order: TypeAlias = Literal["C", "F"]
 
 
 class Target(NamedTuple):
-    """Shape and axes of the array that tables are applied to."""
+    """Shape and axes of the array that tables are applied to, and where its positions are."""
 
     shape: Shape
     feature: int
@@ -190,6 +192,16 @@ class Target(NamedTuple):
     order: Order
     name: str
     seq_chunks: Shape  # lengths of the chunks of the sequence
+    positions: tuple[int, ...]  # the axes that positions have
+    heads: int = 1  # for which positions (seq, batch) are repeated
+
+    def placed(self, shape: Shape, name: str, space: Space, heads: int = 1) -> "Target":
+        """Return the target of positions of a shape, repeated for heads, after checking it."""
+        if heads > 1:
+            shape = (*shape[:-1], heads * shape[-1])
+        find = numpy_axes_of_positions if space.xp is np else axes_of_positions
+        own = find(shape, self.shape, self.feature, self.seq, name)
+        return self._replace(positions=own, heads=heads)
 
 
 class Form(NamedTuple):
@@ -248,7 +260,7 @@ def _target(
         raise wrong_value(name, what, f"shape {shape}")
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     seq_chunks = (shape[seq],) if chunks is None else chunks[seq]
-    return Target(shape, feature, seq, "F" if is_inner else "C", name, seq_chunks)
+    return Target(shape, feature, seq, "F" if is_inner else "C", name, seq_chunks, (seq,))
 
 
 # Checks take a third of a step of one token. Lengths of other libraries may be no keys.

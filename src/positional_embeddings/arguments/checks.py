@@ -85,6 +85,8 @@ def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
 
 def non_negative_integer(name: str, value: SupportsIndex) -> int:
     """Return an offset as an int, zero or more."""
+    if type(value) is int and value >= 0:  # a step of one token notices the time of others
+        return value
     number = integer(name, value, "a non-negative integer")
     if number < 0:
         raise wrong_value(name, "be a non-negative integer", shown(number))

@@ -7,6 +7,7 @@ from positional_embeddings.arrays.namespace import Dtype, Namespace
 
 # Floats are all integers up to here, and only some of them beyond.
 ALL_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+HALF = "bfloat16", "float16"
 
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 

@@ -113,6 +113,33 @@ def numpy_key(x: Array, out: Array) -> tuple[object, ...] | None:
     return (*key, out is x, out.dtype, out.shape, out.strides, flags.aligned, flags.writeable)
 
 
+def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:
+    """Return all that checks and kernels see of the arrays of a call, None if it may not be kept.
+
+    They are arrays of NumPy, or of CuPy on some device. Of the others, which are only read, or
+    None, strides do not count.
+    """
+    kind = type(x)
+    key: tuple[Any, ...]
+    if kind is np.ndarray:
+        device, key = None, (x.dtype, x.shape, x.strides, x.flags.aligned)
+    elif kind.__module__ == "cupy":
+        device, key = x.data.device_id, (kind, x.dtype, x.shape, x.strides, x.data.device_id)
+    else:
+        return None
+    for other in others if out is None else (*others, out):
+        if other is None:
+            continue
+        if type(other) is not kind or (device is not None and other.data.device_id != device):
+            return None
+        key = *key, other.dtype, other.shape
+    if out is not None:
+        flags = out.flags
+        writable = device is not None or (flags.aligned, flags.writeable)
+        key = *key, out is x, out.strides, writable
+    return key
+
+
 class _ReadOnly:
     """What holds the memory of an array, so that no view of it can be made writable."""
 

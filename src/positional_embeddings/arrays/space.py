@@ -76,6 +76,7 @@ class Space:
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
     needs_elements = False  # it fails, or is wrong, where an array has no elements
+    has_current_device = False  # on which arrays are made, and functions called
     exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
 
     @staticmethod
@@ -106,6 +107,10 @@ class Space:
     def is_on_host(self, array: Array) -> bool:
         """Tell whether an array is in the memory of the host."""
         return "cpu" in str(self.single_device(array)).lower()
+
+    def is_elsewhere(self, array: Array) -> bool:  # noqa: ARG002
+        """Tell whether an array is on another device than the current one of the library."""
+        return False
 
     @property
     def is_compiling(self) -> bool:
@@ -293,6 +298,8 @@ class Space:
 
     def undisturbed(self, x: Array) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context in which products have the dtype of their operands, and nothing warns.
+
+        A library with a current device computes on the device of `x` there.
 
         What is not finite, or becomes so, is in the result.
         """

@@ -305,6 +305,7 @@ class AbsolutePE(checks.CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(x=x, **namespace.drop_none(positions=positions))
         target = axes.target_of(x, space, self, "embedding_size")
+        target = self._tables.placed(target, positions, space)
         (encoding,) = self._tables.at(target, positions, offset, space)
         encoded = add_wide(x, encoding, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
@@ -348,6 +349,7 @@ class AbsolutePE(checks.CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(like=like, **namespace.drop_none(positions=positions))
         target = axes.target_of(like, space, self, "embedding_size", "like")
+        target = self._tables.placed(target, positions, space)
         (encoding,) = self._tables.copies_at(target, positions, offset, space)
         return encoding  # type: ignore[no-any-return]
 

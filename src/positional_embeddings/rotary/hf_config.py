@@ -13,6 +13,7 @@ from positional_embeddings.rotary.hf_models import facts_of
 from positional_embeddings.rotary.scaling import SCALINGS, Scaled, Scaling
 
 Values = Mapping[str, Any]
+Arguments = dict[str, Any]
 Config = Values | str | PathLike[str]
 
 # Types of rotary embeddings: those without scaling, and other names of scalings.
@@ -58,7 +59,7 @@ class Layer(NamedTuple):
 
 def layer_arguments(
     config: Config, seq_len: int | None, layout: str | None
-) -> tuple[list[Layer], dict[Layer, dict[str, Any]]]:
+) -> tuple[list[Layer], dict[Layer, Arguments]]:
     """Return the layers, and the arguments of the `RoPE` of the layers that rotate."""
     model = Model(config)
     layers = model.layers(checks.positive_integer(_LAYERS, model.needed(_LAYERS)))
@@ -68,7 +69,7 @@ def layer_arguments(
 
 def rope_arguments(
     config: Config, seq_len: int | None, layer_type: str | None, layout: str | None
-) -> dict[str, Any]:
+) -> Arguments:
     """Return the arguments of the one `RoPE` of a model, or of its layers of a type."""
     model = Model(config)
     layers = [x for x in model.layers() if x.rotates or x.type in _ATTENTION_LAYERS]
@@ -192,7 +193,7 @@ class Model:
             types = self.facts["windowless"]
         return layer_type in types
 
-    def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> dict[str, Any]:
+    def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> Arguments:
         """Return the arguments of the `RoPE` of a layer."""
         layout = self._layout() if layout is None else layout
         parameters = self._parameters(layer)
@@ -254,7 +255,7 @@ class Model:
         what = "int(head_dim * partial_rotary_factor)"
         return checks.positive_integer(what, int(head_size * share), even=True)
 
-    def _sections(self, parameters: Values) -> dict[str, Any]:
+    def _sections(self, parameters: Values) -> Arguments:
         """Return the arguments for positions of several coordinates, if the model has any."""
         if "mrope_section" not in parameters:
             return {}
@@ -286,7 +287,7 @@ class Model:
         message = f"the layout of {self.name} is not known: {facts.get('ask', advice)}."
         raise ValueError(message)
 
-    def _parameters(self, layer: Layer) -> dict[str, Any]:
+    def _parameters(self, layer: Layer) -> Arguments:
         """Return the rotary parameters of a layer, with defaults, without None."""
         config, given = self.config, self.given
         default, keys = self.defaults.get("rope_theta", 10_000), self.facts.get("base_keys", _BASES)
@@ -357,7 +358,7 @@ class Model:
 
 def _axial(
     head_size: int, coordinates: int, frequencies: str = "restart", scale: float = 1.0
-) -> tuple[int, dict[str, Any]]:
+) -> tuple[int, Arguments]:
     """Return how many features rotate by places in images, and the arguments for it."""
     sections = (head_size // (2 * coordinates),) * coordinates
     if frequencies == "alternating":
@@ -372,7 +373,7 @@ def alternating_frequencies(dim: int, base: float, _: int, /) -> Scaled:
     return np.concat([frequencies[::2], frequencies[1::2]]), 1.0
 
 
-def read_config(config: Config) -> dict[str, Any]:
+def read_config(config: Config) -> Arguments:
     """Return a configuration, or its text model's, as a dict."""
     if isinstance(config, str | PathLike):
         from pathlib import Path  # noqa: PLC0415 - takes long to import
@@ -410,11 +411,11 @@ def from_json(text: bytes, where: str) -> Any:
         raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
 
 
-def _without_none(values: Values) -> dict[str, Any]:
+def _without_none(values: Values) -> Arguments:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None:
+def _check_known(what: str, keys: Iterable[str], known: Collection[str]) -> None:
     """Refuse keys that this module does not know: ignored, they could change the result."""
     for key in keys:
         if key not in known:

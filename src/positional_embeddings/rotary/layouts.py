@@ -20,7 +20,7 @@ def _features_of_pairs(pairs: int, layout: str) -> tuple[slice, slice]:
     return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
 
 
-def cut_along(x: Array, axis: int, size: int) -> tuple[Any, Any]:
+def cut_along(x: Array, axis: int, size: int) -> tuple[Array, Array]:
     """Return the first `size` entries along an axis, and the others, or None if there are none."""
     before = (slice(None),) * axis
     if x.shape[axis] == size:
@@ -28,14 +28,14 @@ def cut_along(x: Array, axis: int, size: int) -> tuple[Any, Any]:
     return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
 
 
-def halves(x: Array, axis: int, layout: str, pairs: int) -> tuple[Any, Any]:
+def halves(x: Array, axis: int, layout: str, pairs: int) -> tuple[Array, Array]:
     """Return the first and the second features of the first pairs."""
     before = (slice(None),) * axis
     first, second = _features_of_pairs(pairs, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
-def join_pairs(first: Array, second: Array, axis: int, layout: str, xp: Namespace) -> Any:
+def join_pairs(first: Array, second: Array, axis: int, layout: str, xp: Namespace) -> Array:
     """Put the first and the second features of all pairs together; undoes `halves`."""
     half, is_half = first.shape[axis], layout == "half"
     is_known = all(map(checks.is_known, first.shape))
@@ -140,7 +140,7 @@ def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
     return turned if rest is None else xp.concat([turned, rest], axis=axis)
 
 
-def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
+def rotated_features(rotary_dim: int, features: int, most: str) -> int:
     """Return the number of rotated features after checking it; `most` says what bounds it."""
     rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotated > features:
@@ -221,7 +221,7 @@ def convert_layout(
     for old, new in zip(*places, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
-    index: Any = space.xp.asarray(entries, dtype=space.integer, device=space.device)
+    index: Array = space.xp.asarray(entries, dtype=space.integer, device=space.device)
     return space.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
 
 

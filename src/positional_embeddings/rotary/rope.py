@@ -5,9 +5,8 @@ scalar product of two rotated vectors depends on the distance of their positions
 (Su et al. 2021).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from os import PathLike
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
@@ -18,7 +17,7 @@ from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import keep, numpy_key, read_only
+from positional_embeddings.arrays.kept import call_key, keep, read_only
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -30,16 +29,22 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
-from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
-from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
+from positional_embeddings.rotary.hf_config import Config, layer_arguments, rope_arguments
+from positional_embeddings.rotary.rotate import (
+    Rotation,
+    check_installed,
+    prepared,
+    rotate,
+    rotate_doubled,
+)
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.tables import RotaryTables
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
 
-# Farthest shift.
-_FARTHEST = 2**60
+# Positions by which `RoPE.shift` moves at most: their sums with others are 64-bit integers.
+FARTHEST_SHIFT = 2**60
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ class RoPE(checks.CheckedLayer):
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
     device and dtype of each `x`. It keeps them: a few pages of positions for each, together
     no longer than `seq_len`; pickles and copies start without. With CuPy each stream has tables
-    of its own, so that any number of streams may share a layer; before a graph is captured on
-    one, call the layer there once.
+    of its own, so that any number of streams may share a layer: those of the latest 16 streams,
+    dtypes and orders in memory are kept, and others are copied to the device again. Before a graph
+    is captured on a stream, call the layer there once.
 
     Parameters
     ----------
@@ -236,29 +242,29 @@ class RoPE(checks.CheckedLayer):
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
-        is_plain = positions is None or type(positions) is np.ndarray
-        key = numpy_key(x, out) if is_plain else None
-        known = self._tables.known.get(key)
-        if known is None:
-            space = space_of(x=x, **namespace.drop_none(positions=positions, out=out))
-            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
-            if out is not None:
-                checks.output(out, x, space)
-            axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
-            given = () if positions is None else (positions,)
-            where = x, axis, pairs, self.layout, space
-            run = run_for(*where, *given, fused=self.fused, out=out)
-            known = space, target, run
-            keep(self._tables.known, key, known)
-        space, target, run = known
-        doubled = run is rotate_doubled
-        positions = self._for_heads(positions, target, space)
+        key = call_key(x, out, positions)
+        rotation = self._tables.known.get(key) or self._prepared(key, x, positions, out=out)
+        space, target = rotation.space, rotation.target
+        doubled = rotation.way is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
-        if inverse:
-            # The tables hold the attention factor once, and rotating back divides by it.
-            cos, sin = self._without_factor(cos, sin, 2)
-            sin = -sin
-        return rotate(x, cos, sin, target.feature, self.layout, space, run=run, out=out)
+        # The tables hold the attention factor once, and rotating back divides by it.
+        divisor = self.attention_factor**2 if inverse else 1.0
+        return rotate(x, cos, sin, rotation, inverse=inverse, divisor=divisor, out=out)
+
+    def _prepared(
+        self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
+    ) -> Rotation:
+        """Check the arrays of a call, and return how it rotates."""
+
+        def locate(space: Space) -> axes.Target:
+            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+            return self._tables.placed(target, positions, space, name, for_heads=True)
+
+        rotation = prepared(locate, self, x, out, **{name: positions})
+        # The values of positions in half precision are checked in each call.
+        if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
+            keep(self._tables.known, key, rotation)
+        return rotation
 
     def tables(
         self,
@@ -351,43 +357,24 @@ class RoPE(checks.CheckedLayer):
             too far for its half precision.
         """
         is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
-        space = space_of(x=x, **({} if is_number else {"delta": delta}))
-        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+        number = _checked_shift(delta) if is_number else 0
+        if not is_number and delta.ndim == 0:
+            space = space_of(x=x, delta=delta)
+            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+            seq_len = axes.length(x, target.seq)
+            delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+        rotation = self._prepared(None, x, None if is_number else delta, "delta")
+        space, target = rotation.space, rotation.target
         if is_number:
-            number = checks.finite_number("delta", delta)
-            number = int(number) if number == int(number) else number  # an int is exact
-            if abs(number) > _FARTHEST:
-                raise wrong_value("delta", "be within 2**60 positions", shown(number))
             cos, sin = self._tables.at_number(number, target, space)
         else:
-            if delta.ndim == 0:
-                seq_len = axes.length(x, target.seq)
-                delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
-            delta = self._for_heads(delta, target, space)
-            cos, sin = self._tables.at(target, delta, 0, space, name="delta")
-        cos, sin = self._without_factor(cos, sin, 1)
-        axis, layout, fused = target.feature, self.layout, self.fused
-        run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin, fused=fused)
-        return rotate(x, cos, sin, axis, layout, space, run=run)
-
-    def _for_heads(self, positions: Array, target: axes.Target, space: Space) -> Any:
-        """Return positions of two axes, (seq, batch), for the heads of each sequence."""
-        if positions is None:
-            return None
-        rank = positions.ndim - len(self._tables.coordinates)
-        return axes.repeat_for_heads(positions, rank, target, space)
-
-    def _without_factor(self, cos: Array, sin: Array, times: int) -> tuple[Any, Any]:
-        """Take the attention factor out of the tables."""
-        if self.attention_factor == 1:
-            return cos, sin
-        divisor = self.attention_factor**times
-        return cos / divisor, sin / divisor
+            cos, sin = self._tables.at(target, delta, 0, space)
+        return rotate(x, cos, sin, rotation, divisor=self.attention_factor)
 
     @classmethod
     def from_hf_config(
         cls,
-        config: Mapping[str, Any] | str | PathLike[str],
+        config: Config,
         seq_len: int | None = None,
         **options: Any,
     ) -> "RoPE":
@@ -464,7 +451,7 @@ class RoPE(checks.CheckedLayer):
     @classmethod
     def layers_from_hf_config(
         cls,
-        config: Mapping[str, Any] | str | PathLike[str],
+        config: Config,
         seq_len: int | None = None,
         **options: Any,
     ) -> "list[RoPE | None]":
@@ -532,3 +519,11 @@ class RoPE(checks.CheckedLayer):
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]
+
+
+def _checked_shift(delta: Any) -> float:
+    """Return a number of positions, as an int if it is whole, which is exact."""
+    number = checks.finite_number("delta", delta)
+    if abs(number) > FARTHEST_SHIFT:
+        raise wrong_value("delta", "be within 2**60 positions", shown(number))
+    return int(number) if number == int(number) else number

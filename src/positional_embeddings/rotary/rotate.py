@@ -5,15 +5,15 @@ from functools import cache, partial
 from importlib.util import find_spec
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.kept import keep, numpy_key
-from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
+from positional_embeddings.arrays.kept import call_key, keep
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
@@ -106,57 +106,54 @@ def apply_rope(
     inverse = checks.boolean("inverse", inverse)
     checks.choice("layout", layout, layouts.LAYOUTS)
     if feature_axis is not None:
-        feature_axis = checks.integer("feature_axis", feature_axis)
+        checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
-        rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    key = numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
-    if key is not None:
-        options = layout, rotary_dim, feature_axis
-        key = *key, cos.dtype, cos.shape, sin.dtype, sin.shape, *options
-    known = _known.get(key)
-    if known is None:
-        space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
-        axis, pairs, *fit = _fit_tables(x, cos, sin, feature_axis, rotary_dim, space)
-        if out is not None:
-            checks.output(out, x, space)
-        run = run_for(x, axis, pairs, layout, space, cos, sin, out=out)
-        known = space, axis, run, *fit
-        keep(_known, key, known)
-    space, axis, run, cos_index, sin_index, shape = known
-    # What is written to `out` must not change what is still to be read of them.
-    copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
-    cos = cos if cos_index is None else cos[cos_index]
-    sin = sin if sin_index is None else sin[sin_index]
-    if copy or not cos.dtype == sin.dtype == space.dtype:
-        cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
-    if shape is not None:
-        cos, sin = (space.xp.broadcast_to(table, shape) for table in (cos, sin))
-    sin = -sin if inverse else sin
-    return rotate(x, cos, sin, axis, layout, space, run=run, out=out)
+        checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    key = call_key(x, out, cos, sin)
+    key = key and (*key, layout, rotary_dim, feature_axis)
+    rotation = _known.get(key)
+    if rotation is None:
+        options = Options(layout, rotary_dim, feature_axis)
+        locate = partial(_table_fit, x, cos, sin, options)
+        rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
+        keep(_known, key, rotation)
+    cos, sin = _fitted_tables(cos, sin, rotation, out)
+    return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
 
-# What is known of arrays of NumPy by dtypes, shapes, strides and options: finding it out takes
-# longer than rotating a few vectors.
-_known: dict[Any, Any] = {}
+class Options(NamedTuple):
+    """What `apply_rope` was asked for, with the names that a `RoPE` has."""
+
+    layout: str
+    rotary_dim: int | None
+    feature_axis: int | None
+    fused: bool | None = None
 
 
-def _fit_tables(
-    x: Array, cos: Array, sin: Array, feature_axis: int | None, rotary_dim: int | None, space: Space
-) -> tuple[int, int, Any, Any, Any]:
-    """Check dtypes and shapes, and return the axis, the number of pairs, and how the tables fit.
+class TableFit(NamedTuple):
+    """How tables fit `x`."""
 
-    They fit by an index for each, None if it has all axes, and by the shape to which both
-    broadcast, None if they have one shape.
-    """
+    feature: int  # the axis of `x`
+    cos_index: Any  # gives the table all axes of `x`
+    sin_index: Any
+    shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
+
+
+# Rotations of earlier calls of `apply_rope`: finding one takes longer than rotating a few vectors.
+_known: dict[Any, "Rotation"] = {}
+
+
+def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
+    """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)
-    (feature_axis,) = axes.given_or_first({"feature_axis": feature_axis}, x)
+    (feature_axis,) = axes.given_or_first({"feature_axis": options.feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
-    if rotary_dim is not None:
+    if options.rotary_dim is not None:
         most = f"{features}, the features of `x`"
-        features = layouts.rotated_features(rotary_dim, features, most)
+        features = layouts.rotated_features(options.rotary_dim, features, most)
     elif not is_complex:
         layouts.check_even(x, axis)
     shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
@@ -164,7 +161,22 @@ def _fit_tables(
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
     differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
-    return axis, features // 2, cos_index, sin_index, both if differ else None
+    return TableFit(axis, cos_index, sin_index, both if differ else None)
+
+
+def _fitted_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> tuple[Array, Array]:
+    """Return tables with the axes of `x`, in the dtype that it is rotated in."""
+    space, target = rotation.space, rotation.target
+    # What is written to `out` must not change what is still to be read of them.
+    copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
+    cos = cos if target.cos_index is ... else cos[target.cos_index]
+    sin = sin if target.sin_index is ... else sin[target.sin_index]
+    if copy or not cos.dtype == sin.dtype == space.dtype:
+        with space.undisturbed(cos):
+            cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
+    if target.shape is not None:
+        cos, sin = (space.xp.broadcast_to(table, target.shape) for table in (cos, sin))
+    return cos, sin
 
 
 def _align_table(
@@ -172,9 +184,10 @@ def _align_table(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return the index that gives a table the axes of the pairs that it lacks, and its shape then.
 
-    They are put on the side away from the features. The index is None if no axis is lacking.
+    They are put on the side away from the features. The index is `...` if no axis is lacking.
     """
-    lacking, aligned, index = len(target) - len(shape), shape, None
+    lacking, aligned = len(target) - len(shape), shape
+    index: Any = ...
     if lacking > 0 and sum(n != 1 for n in shape) > 2:
         # Which axis of `x` the third one belongs to would be a guess.
         what = f"have at most 2 axes that are not 1, or all {len(target)} of `x`"
@@ -192,17 +205,28 @@ def _align_table(
     return index, aligned
 
 
-# What rotates `x` into `out`: called with x, cos, sin, out, axis and layout, where the tables have
-# the axes of x, and `out` may be x.
-Run = Callable[..., None]
+# What rotates `x` into `out`: called with x, cos, sin, out, the `Rotation`, and the sign of the
+# angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
+Way = Callable[..., None]
+
+
+class Rotation(NamedTuple):
+    """How a call rotates: what its arrays tell by their dtypes, shapes and strides."""
+
+    space: Space
+    axis: int  # of the features
+    layout: str
+    way: Way | None  # None if the result cannot be written part by part
+    target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `TableFit`
+
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
-HOST_BLOCK = 2**14
-ACCELERATOR_BLOCK = 2**22
+HOST_BLOCK_PAIRS = 2**14
+ACCELERATOR_BLOCK_PAIRS = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
-_MAX_DOUBLED = 2**16
+MOST_DOUBLED_NUMBERS = 2**16
 # The size from which on a result is written past the caches, which do not hold it beside `x`.
-_STREAM_BYTES = 2**24
+STREAMED_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
 
@@ -214,36 +238,46 @@ def check_installed() -> None:
         raise ImportError(message)
 
 
-def run_for(
-    x: Array,
-    axis: int,
-    pairs: int,
-    layout: str,
-    space: Space,
-    *others: Any,
-    fused: bool | None = None,
-    out: Array = None,
-) -> Run | None:
-    """Return the fastest run for an array, None if its result cannot be written part by part.
+def prepared(
+    locate: Callable[[Space], Any], options: Any, x: Array, out: Array, **others: Array
+) -> Rotation:
+    """Check the arrays of a call, and return how it rotates.
 
-    The result depends on `others`, too: the tables, or what they are made of.
+    `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
+    tables or positions, or None.
     """
-    if kernel := kernel_for(x, space, out, fused=fused):
+    others = namespace.drop_none(**others)
+    space = space_of(x=x, **others, **namespace.drop_none(out=out))
+    target = locate(space)
+    if out is not None:
+        checks.output(out, x, space)
+    way = way_for(x, target.feature, options, space, *others.values(), out=out)
+    return Rotation(space, target.feature, options.layout, way, target)
+
+
+def way_for(
+    x: Array, axis: int, options: Any, space: Space, *others: Array, out: Array = None
+) -> Way | None:
+    """Return the fastest way for an array, None if its result cannot be written part by part.
+
+    The result depends on the others, too: the tables, or what they are made of.
+    """
+    if kernel := kernel_for(x, space, out, fused=options.fused):
         return kernel
     if not space.supports_inplace(x, *others):
         return None
     if dtypes.is_complex(x.dtype):
-        return partial(_rotate_complex, space=space)
-    is_whole = layout == "half" and 2 * pairs == x.shape[axis]
-    is_few = space.xp is np and 0 < x.size <= _MAX_DOUBLED
+        return _rotate_complex
+    is_whole = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
+    is_few = space.xp is np and 0 < x.size <= MOST_DOUBLED_NUMBERS
     if is_few and is_whole and x.dtype in (np.float32, np.float64):
         return rotate_doubled
-    return partial(_rotate_blocks, space=space)
+    return _rotate_blocks
 
 
 def kernel_for(
     x: Array, space: Space, out: Array = None, *, fused: bool | None = None
-) -> Run | None:
+) -> Way | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
     None if `fused` is False. If it is True there must be one, except for complex numbers.
@@ -264,12 +298,12 @@ def kernel_for(
         )
         raise TypeError(message)
     # In place, a cache has what is written.
-    if kernel and out is not x and space.xp is np and x.nbytes >= _STREAM_BYTES:
+    if kernel and out is not x and space.xp is np and x.nbytes >= STREAMED_BYTES:
         return partial(kernel, stream=True)
     return kernel
 
 
-def _kernel_of(x: Array, space: Space) -> Run | None:
+def _kernel_of(x: Array, space: Space) -> Way | None:
     if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
         return numpy_kernel(x.dtype)
     is_cupy = space.rotation_kernel == "cupy"
@@ -279,7 +313,7 @@ def _kernel_of(x: Array, space: Space) -> Run | None:
 
 @cache
 @finished_before_forks
-def numpy_kernel(dtype: Dtype) -> Run | None:
+def numpy_kernel(dtype: Dtype) -> Way | None:
     """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
     try:
         import positional_embeddings.rotary.kernels.numba_kernel as kernel  # noqa: PLC0415 - slow
@@ -292,25 +326,32 @@ def rotate(
     x: ArrayT,
     cos: Array,
     sin: Array,
-    axis: int,
-    layout: str,
-    space: Space,
+    rotation: Rotation,
     *,
-    run: Run | None = None,
+    inverse: bool = False,
+    divisor: float = 1.0,
     out: Array = None,
 ) -> ArrayT:
-    """Rotate as many pairs as the tables have, which broadcast against them.
+    """Rotate as many pairs as the tables have, which broadcast against them; they are divided.
 
     `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
     for `rotate_doubled` alone.
     """
-    if run is None:
+    space, axis, layout, way, _ = rotation
+    if space.has_current_device and space.is_elsewhere(x):
+        with space.undisturbed(x):
+            options: Any = {"inverse": inverse, "divisor": divisor, "out": out}
+            return rotate(x, cos, sin, rotation, **options)
+    if divisor != 1:
+        with space.undisturbed(x):
+            cos, sin = cos / divisor, sin / divisor
+    if way is None:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        result = rotate_whole(x, cos, sin, axis, layout, space)
+        result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
     else:
         is_new = out is None or space.shares_memory(out, x)
         result = space.xp.empty_like(x) if is_new else out
-        run(x, cos, sin, result, axis, layout)
+        way(x, cos, sin, result, rotation, -1 if inverse else 1)
         rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
         if rotated < x.shape[axis] and result is not x:
             others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -321,28 +362,40 @@ def rotate(
     return out  # type: ignore[no-any-return]
 
 
-def rotate_doubled(x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str) -> None:
+def rotate_doubled(
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
+) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
     Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
     doubled here.
     """
+    axis = rotation.axis
     if cos.shape[axis] < x.shape[axis]:
-        cos, sin = np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
+        cos, sin = doubled_tables(cos, sin, axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
     swapped *= sin
     np.multiply(x, cos, out=out)
-    out += swapped
+    if sign < 0:
+        out -= swapped
+    else:
+        out += swapped
+
+
+def doubled_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
+    """Return tables for all features of the half layout: [cos, cos] and [-sin, sin]."""
+    return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
 
 
 def _rotate_complex(
-    x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str, *, space: Space
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
+    space, axis = rotation.space, rotation.axis
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
-    phasors = _phasors(cos, sin, x.dtype, space.xp)
+    phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
     with space.undisturbed(x):
         if space.takes_out:
             space.xp.multiply(part, phasors, out=to)
@@ -353,11 +406,14 @@ def _rotate_complex(
 
 
 def _rotate_blocks(
-    x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str, *, space: Space
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
-    """Rotate real pairs, a block of them at a time."""
+    """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
+    space, axis, layout, *_ = rotation
     pairs, before = cos.shape[axis], None
     parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
+    if sign < 0:
+        parts = parts[1], parts[0], parts[3], parts[2]
     for block, table_block in _blocks(x, cos, axis, space):
         first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
@@ -373,7 +429,7 @@ def _rotate_blocks(
         to_second[...] = rotated_second
 
 
-def _repeated(table: Array, block: Any, space: Space) -> Any:
+def _repeated(table: Array, block: Array, space: Space) -> Array:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
     if table.shape == block.shape or space.xp is not np:
         return table
@@ -382,7 +438,7 @@ def _repeated(table: Array, block: Any, space: Space) -> Any:
     return repeated
 
 
-def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Any:
+def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Array:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
@@ -393,9 +449,9 @@ def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[A
     of the table come one after another.
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
-    most = HOST_BLOCK
+    most = HOST_BLOCK_PAIRS
     if prod(shape) > most and not space.is_on_host(x):
-        most = ACCELERATOR_BLOCK
+        most = ACCELERATOR_BLOCK_PAIRS
     if prod(shape) <= most:
         yield (...,), ...
         return
@@ -412,7 +468,7 @@ def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[A
         yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
-def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
+def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
     """Rotate each chunk in one task; the features become one chunk."""
     chunks = space.chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
@@ -426,16 +482,18 @@ def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, spa
     return space.map_chunks(rotate_chunk, x, *tables, **options)
 
 
-def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Any:
+def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Array:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
     space = space_of(x=x)
-    options = {"dtype": space.dtype, "device": space.device}
-    cos, sin = (space.xp.asarray(table, **options) for table in (cos, sin))
-    run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin)
-    return rotate(x, cos, sin, axis, layout, space, run=run)
+    with space.undisturbed(x):
+        as_x = {"dtype": space.dtype, "device": space.device}
+        cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
+        options = Options(layout, 2 * cos.shape[axis], axis)
+        way = way_for(x, axis, options, space, cos, sin)
+        return rotate(x, cos, sin, Rotation(space, axis, layout, way))
 
 
-def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
+def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]
     is_complex = dtypes.is_complex(x.dtype)

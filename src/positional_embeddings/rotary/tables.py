@@ -1,17 +1,25 @@
 """Cosine and sine of a step's positions, made once for the queries and keys of all layers."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from positional_embeddings.angles.pages import expand
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import WeightedLayer, array_field
-from positional_embeddings.arrays import dtypes, namespace
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import frozen_copy, numpy_key, once
+from positional_embeddings.arrays.kept import call_key, frozen_copy, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
-from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.rotary.rotate import (
+    Rotation,
+    doubled_tables,
+    prepared,
+    rotate,
+    rotate_doubled,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +49,8 @@ class RotaryTables(WeightedLayer):
 
     rope: Any
     cos_sin: Any = array_field()
-    # What is known of calls with arrays of NumPy; the tables in it are these.
-    _known: Any = field(default=None, init=False, repr=False, compare=False)
+    # What is known of calls with arrays of NumPy or CuPy; the tables in it are these.
+    _known: dict[Any, "_Fit"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
@@ -88,38 +96,48 @@ class RotaryTables(WeightedLayer):
             rotated in.
         """
         inverse = checks.boolean("inverse", inverse)
-        key = numpy_key(x, out)
-        found = once(self._known, key, lambda: self._fit(x, out))
-        space, axis, run, cos, sin = found
-        if inverse:
-            cos, sin = self.rope._without_factor(cos, sin, 2)  # noqa: SLF001
-            sin = -sin
-        return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
+        key = call_key(x, out)
+        rotation, cos, sin = self._known.get(key) or self._fit(key, x, out)
+        divisor = self.rope.attention_factor**2 if inverse else 1.0
+        return rotate(x, cos, sin, rotation, inverse=inverse, divisor=divisor, out=out)
 
-    def _fit(self, x: Array, out: Array) -> tuple[Any, ...]:
-        """Check an array, and return its space and axis, what rotates it, and its tables."""
-        rope = self.rope
-        space = space_of(x=x, tables=self.cos_sin, **namespace.drop_none(out=out))
-        target = axes.target_of(x, space, rope, "head_size", complex_pairs=True)
-        if out is not None:
-            checks.output(out, x, space)
-        tables = self.cos_sin
-        if space.dtype != tables.dtype and space.dtype == space.xp.float64:
+    def _fit(self, key: Any, x: Array, out: Array) -> "_Fit":
+        """Check an array, and return what rotates it, and by which tables."""
+        tables, locate = self.cos_sin, partial(self._target, x)
+        rotation = prepared(locate, self.rope, x, out, tables=tables)
+        space, target = rotation.space, rotation.target
+        with space.undisturbed(x):
+            tables = space.astype(tables, space.dtype)
+            tables = axes.repeat_for_heads(tables, target.heads, space)
+            cos, sin = expand(tables, target, space)
+        if rotation.way is rotate_doubled:
+            cos, sin = doubled_tables(cos, sin, target.feature)
+        fit = _Fit(rotation, cos, sin)
+        # What CuPy copies stays with the stream that copied it.
+        if space.xp is np or tables is self.cos_sin:
+            keep(self._known, key, fit)
+        return fit
+
+    def _target(self, x: Array, space: Space) -> axes.Target:
+        """Check an array, and return where the features and the positions of the tables are."""
+        target = axes.target_of(x, space, self.rope, "head_size", complex_pairs=True)
+        if space.dtype != self.cos_sin.dtype and space.dtype == space.xp.float64:
             came = dtypes.dtype_name(x.dtype)
             hint = " Make tables with dtype= of `x`."
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
-        tables = space.astype(tables, space.dtype)
-        tables = axes.repeat_for_heads(tables, tables.ndim - 2, target, space)
-        shape = tuple(tables.shape)[2:]
-        own = axes.axes_of_positions(shape, target.shape, target.feature, target.seq, "positions")
-        cos, sin = expand(tables, target, own, space)
-        axis, layout = target.feature, rope.layout
-        run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin, fused=rope.fused, out=out)
-        if run is rotate_doubled:
-            cos, sin = np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
-        return space, axis, run, cos, sin
+        shape = tuple(self.cos_sin.shape)[2:]
+        heads = axes.heads_of_positions(shape, target)
+        return target.placed(shape, "positions", space, heads)
 
-    def _with_features(self, which: int, xp: Namespace) -> Any:
+    def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]
         last = (*range(1, table.ndim), 0)
         return xp.permute_dims(table, last) if axes.is_last(self.rope) else table
+
+
+class _Fit(NamedTuple):
+    """What rotates an array, and cosine and sine with its axes."""
+
+    rotation: Rotation
+    cos: Array
+    sin: Array

@@ -21,9 +21,16 @@ class CuPy(Space):
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
     compiles_kernels = True
     rotation_kernel = "cupy"
+    has_current_device = True
 
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
+
+    def is_elsewhere(self, array: Array) -> bool:
+        return bool(array.data.device_id != self.xp.cuda.runtime.getDevice())
+
+    def undisturbed(self, x: Array) -> Any:
+        return x.device
 
     def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
         return function(x, *others, out=x)
@@ -50,6 +57,6 @@ class CuPy(Space):
     def table_key(self) -> Any:
         # One stream does not wait for what another one computes or copies, nor before memory that
         # it has freed is written to: arrays that are kept have to stay with their stream.
-        pointer = self.xp.cuda.get_current_stream().ptr
+        pointer = self.xp.cuda.get_current_stream(int(self.device)).ptr
         # The default streams of all threads have one pointer.
         return *super().table_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)

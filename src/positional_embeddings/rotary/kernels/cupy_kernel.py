@@ -1,11 +1,11 @@
 """Rotation of CuPy arrays: by vectors of 16 bytes where they fit, else pair by pair."""
 
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.rotary.kernels.merge_axes import merged_axes
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 from positional_embeddings.rotary.layouts import halves
 
 # A product is not fused with the sum that follows: NumPy rounds it.
@@ -25,9 +25,18 @@ typedef {} C;  // of the tables
 typedef {} Index;
 const int SIDE_BY_SIDE = {};  // 1 if both numbers of a pair are in one vector
 const int ANGLE_STEP = {};  // 0 if all pairs of a vector have one angle
+const int ANGLE_ALIGNMENT = {};  // in bytes
+const C SIGN = {};  // of the sines: -1 rotates back
 """
-# Blocks go along the vectors and rows (x), the groups of rows (y), and the repeats (z), which
-# have one angle, loaded once. Their threads go along vectors (x), rows (y) and groups (z).
+
+# A thread rotates the pairs of one vector of 16 bytes, or of two if the numbers of a pair lie
+# apart, in every row that has the same angles (a repeat), which it loads once. A warp is 32 threads
+# with consecutive vectors, and then rows, so that it reads and writes whole lines of memory. A
+# block is up to 256 threads: along x the vectors of a row, along y rows, along z groups of rows.
+# Of a grid, x has the blocks of vectors and rows, which cover all of them; y and z have blocks of
+# groups and of repeats, and go on to further ones by a loop where there are more than a grid may
+# have. A thread writes nothing but what it has read before, and shares nothing: there are no races.
+# Lengths and steps are 64-bit integers where a byte may be 2**31 numbers away.
 _BY_VECTORS = """
 const int NUMBERS = 16 / sizeof(T);
 const int PAIRS = SIDE_BY_SIDE ? NUMBERS / 2 : NUMBERS;
@@ -37,13 +46,14 @@ const int SECOND = SIDE_BY_SIDE ? 0 : 1;  // which vector has the second numbers
 struct Axis { Index length, x, out, cos, sin; };  // with its steps, in numbers
 struct Plan { Axis vectors, rows, groups, repeats; Index parts, x_second, out_second; };
 
-template <typename U, int n>  // what one instruction loads or stores
-struct alignas(n * sizeof(U) < 16 ? n * sizeof(U) : 16) Vector { U at[n]; };
+template <typename U, int n, int bytes>  // what instructions of so many bytes load or store
+struct alignas(bytes) Vector { U at[n]; };
 
-template <int n, typename U>
-__device__ Vector<U, n> load(const U* from) {
-  return *reinterpret_cast<const Vector<U, n>*>(from);
-}
+typedef Vector<T, NUMBERS, 16> Numbers;
+typedef Vector<C, ANGLES, ANGLE_ALIGNMENT> Angles;
+
+template <typename V, typename U>
+__device__ V load(const U* from) { return *reinterpret_cast<const V*>(from); }
 
 extern "C" __global__ void positional_embeddings_rotate_vectors(
     const T* x, T* out, const C* cos, const C* sin, const Plan plan) {
@@ -55,61 +65,72 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
   if (i >= v.length || j >= r.length) return;
   #pragma unroll 1
   for (Index k = blockIdx.y * blockDim.z + threadIdx.z; k < g.length; k += gridDim.y * blockDim.z) {
-    const Vector<C, ANGLES> c = load<ANGLES>(cos + i * v.cos + j * r.cos + k * g.cos);
-    const Vector<C, ANGLES> s = load<ANGLES>(sin + i * v.sin + j * r.sin + k * g.sin);
+    const Angles c = load<Angles>(cos + i * v.cos + j * r.cos + k * g.cos);
+    const Angles s = load<Angles>(sin + i * v.sin + j * r.sin + k * g.sin);
     #pragma unroll 1  // more would cost divisions
     for (Index l = blockIdx.z; l < same.length; l += gridDim.z) {
       const T* from = x + i * v.x + j * r.x + k * g.x + l * same.x;
       T* to = out + i * v.out + j * r.out + k * g.out + l * same.out;
-      Vector<T, NUMBERS> numbers[1 + SECOND];
-      numbers[0] = load<NUMBERS>(from);
-      numbers[SECOND] = load<NUMBERS>(from + SECOND * plan.x_second);
+      Numbers numbers[1 + SECOND];
+      numbers[0] = load<Numbers>(from);
+      numbers[SECOND] = load<Numbers>(from + SECOND * plan.x_second);
       #pragma unroll
       for (int p = 0; p < PAIRS; p++) {
         T& first = numbers[0].at[SIDE_BY_SIDE ? 2 * p : p];
         T& second = numbers[SECOND].at[SIDE_BY_SIDE ? 2 * p + 1 : p];
         const C a = static_cast<C>(first), b = static_cast<C>(second);
-        first = static_cast<T>(a * c.at[ANGLE_STEP * p] - b * s.at[ANGLE_STEP * p]);
-        second = static_cast<T>(b * c.at[ANGLE_STEP * p] + a * s.at[ANGLE_STEP * p]);
+        const C cosine = c.at[ANGLE_STEP * p], sine = SIGN * s.at[ANGLE_STEP * p];
+        first = static_cast<T>(a * cosine - b * sine);
+        second = static_cast<T>(b * cosine + a * sine);
       }
       // Both have been read before either is written: out may be x.
-      *reinterpret_cast<Vector<T, NUMBERS>*>(to) = numbers[0];
-      *reinterpret_cast<Vector<T, NUMBERS>*>(to + SECOND * plan.out_second) = numbers[SECOND];
+      *reinterpret_cast<Numbers*>(to) = numbers[0];
+      *reinterpret_cast<Numbers*>(to + SECOND * plan.out_second) = numbers[SECOND];
     }
   }
 }
 """
 
-_SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
-DTYPES = tuple(_SIZES)
-_MOST_32_BITS = 2**31
-_VECTOR = 16  # bytes that a thread loads or stores at a time
-_THREADS = 256  # of a block
-_DEEPEST = 64  # threads of a block along z
-_BLOCKS = 65535  # along y and z of a grid
+NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
+DTYPES = tuple(NUMBER_BYTES)
+FIRST_OF_64_BITS = 2**31  # the first index of 64 bits
+VECTOR_BYTES = 16  # that a thread loads or stores at a time
+BLOCK_THREADS = 256
+MOST_THREADS_Z = 64  # of a block, by CUDA
+MOST_BLOCKS_YZ = 65535  # of a grid along y and along z, by CUDA
 # Threads that keep a large GPU busy, such as 132 multiprocessors of 2,048. With more to do, each
 # rotates some repeats: the angles of a pair of float16 are as many bytes as the pair, read and
 # written, and would come from the cache again for each of them.
-_BUSY = 2**18
-_REPEATS = 4
+BUSY_THREADS = 2**18
+MOST_REPEATS = 4
 
 
-def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str) -> None:
-    """Rotate `x` into `out`, which may be `x`."""
+def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int) -> None:
+    """Rotate `x` into `out`, which may be `x`; their device is the current one."""
     if x.size == 0:
         return
+    axis, layout = rotation.axis, rotation.layout
     arrays = x, out, cos, sin
     dtypes, shapes = (dtype_name(x.dtype), dtype_name(cos.dtype)), (x.shape, cos.shape)
     strides = tuple([array.strides for array in arrays])
-    addresses = tuple([array.data.ptr % _VECTOR for array in arrays])
+    addresses = tuple([array.data.ptr % VECTOR_BYTES for array in arrays])
     launch = _launch(dtypes, shapes, strides, addresses, axis, layout)
-    with x.device:
-        if launch is None:
-            numbers, to = (halves(array, axis, layout, cos.shape[axis]) for array in (x, out))
-            elementwise_kernel()(*numbers, cos, sin, *to)
-        else:
-            kinds, grid, block, plan = launch
-            _raw_kernel(*kinds)(grid, block, (*arrays, plan))
+    if launch is None:
+        numbers, to = (halves(array, axis, layout, cos.shape[axis]) for array in (x, out))
+        # Back, by exchanging the numbers of a pair.
+        elementwise_kernel()(*numbers[::sign], cos, sin, *to[::sign])
+    else:
+        kernel = _raw_kernel(*launch.kinds, sign)
+        kernel(launch.grid, launch.block, (*arrays, launch.plan))
+
+
+class Launch(NamedTuple):
+    """How to rotate by vectors."""
+
+    kinds: tuple[str | int, ...]  # arguments of `raw_source`, but for the last one
+    grid: tuple[int, int, int]  # of blocks
+    block: tuple[int, int, int]  # of threads
+    plan: HostArray  # the struct Plan
 
 
 @cache
@@ -133,30 +154,24 @@ def _raw_kernel(*kinds: Any) -> Any:
     return cupy.RawKernel(raw_source(*kinds), "positional_embeddings_rotate_vectors", OPTIONS)
 
 
-def raw_source(number: str, angle: str, index: str, side_by_side: int, angle_step: int) -> str:
-    """Return the source of the kernel that rotates by vectors, for these types."""
+def raw_source(number: str, angle: str, index: str, *constants: int) -> str:
+    """Return the source of the kernel that rotates by vectors, for these types and constants."""
     types = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
     names = [types.get(name, name) for name in (number, angle, index)]
-    return _TYPES.format(*names, side_by_side, angle_step) + _BY_VECTORS
+    return _TYPES.format(*names, *constants) + _BY_VECTORS
 
 
 @lru_cache(maxsize=256)
 def _launch(
-    dtypes: tuple[str, str],
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
-    addresses: tuple[int, ...],
-    axis: int,
-    layout: str,
-) -> tuple[Any, ...] | None:
+    dtypes: tuple[str, str], shapes: Sizes, strides: Sizes, addresses: Any, axis: int, layout: str
+) -> Launch | None:
     """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
 
-    It is the arguments of `raw_source`, the grid, the block and the struct Plan.
     Adjacent have to be the numbers of a row of features, or those of one feature along another
     axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
     axes = merged_axes(shapes, strides, axis, layout)
-    number, angle = (_SIZES[dtype] for dtype in dtypes)
+    number, angle = (NUMBER_BYTES[dtype] for dtype in dtypes)
     if angle != max(number, 4) or not axes:
         return None
     # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
@@ -169,15 +184,16 @@ def _launch(
     # One vector has both numbers of its pairs, or one of the first numbers and one of the second.
     side_by_side = int((seconds == sizes[:2]).all() and steps[0, 0] == 2 * sizes[0])
     angle_step = int(steps[0, 2] != 0)
-    pairs = int(_VECTOR // sizes[0] // (1 + side_by_side))
+    pairs = int(VECTOR_BYTES // sizes[0] // (1 + side_by_side))
     adjacent = sizes * [1 + side_by_side, 1 + side_by_side, angle_step, angle_step]
-    vectors = np.clip(pairs * adjacent, sizes, _VECTOR)
-    # Vectors begin at multiples of their size.
-    starts = np.asarray([addresses, *steps[1:]])
+    vectors = np.clip(pairs * adjacent, sizes, VECTOR_BYTES)
+    # Vectors of numbers begin at multiples of their size; angles may be loaded one by one.
+    starts = np.asarray([addresses, *steps[1:]]) % vectors
+    alignment = int(angle if starts[:, 2:].any() else vectors[2])
     order = _order(steps[:-1, 2:].any(axis=1).tolist())
-    if (steps[0] != adjacent).any() or lengths[0] % pairs or (starts % vectors).any():
+    if (steps[0] != adjacent).any() or lengths[0] % pairs or starts[:, :2].any():
         return None
-    if order is None or (not side_by_side and (seconds % _VECTOR).any()):
+    if order is None or (not side_by_side and (seconds % VECTOR_BYTES).any()):
         return None
 
     lengths[0] //= pairs
@@ -185,11 +201,11 @@ def _launch(
     lengths, steps, seconds = lengths[order], steps[order] // sizes, seconds // sizes[:2]
     grid, block, parts = _grid(*lengths.tolist())
     reach = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
-    index = "int32" if reach < _MOST_32_BITS else "int64"
+    index = "int32" if reach < FIRST_OF_64_BITS else "int64"
     plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
     struct = np.asarray(plan, dtype=index)
-    kinds = (*dtypes, index, side_by_side, angle_step)
-    return kinds, grid, block, struct.view(f"V{struct.nbytes}")
+    kinds = *dtypes, index, side_by_side, angle_step, alignment
+    return Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
 
 
 def _order(has_angles: list[bool]) -> list[int] | None:
@@ -208,10 +224,10 @@ def _grid(
     vectors: int, rows: int, groups: int, repeats: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], int]:
     """Return blocks of a grid, threads of a block, and how many blocks the vectors take."""
-    x = min(vectors, _THREADS)
-    y = min(rows, _THREADS // x)
-    z = min(groups, _THREADS // (x * y), _DEEPEST)
+    x = min(vectors, BLOCK_THREADS)
+    y = min(rows, BLOCK_THREADS // x)
+    z = min(groups, BLOCK_THREADS // (x * y), MOST_THREADS_Z)
     parts = -(-vectors // x)
-    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), _BLOCKS)
-    each = max(1, min(_REPEATS, along_x * along_y * x * y * z * repeats // _BUSY))
-    return (along_x, along_y, min(-(-repeats // each), _BLOCKS)), (x, y, z), parts
+    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), MOST_BLOCKS_YZ)
+    each = max(1, min(MOST_REPEATS, along_x * along_y * x * y * z * repeats // BUSY_THREADS))
+    return (along_x, along_y, min(-(-repeats // each), MOST_BLOCKS_YZ)), (x, y, z), parts

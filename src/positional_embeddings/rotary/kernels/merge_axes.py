@@ -1,19 +1,20 @@
 """The loops in which a kernel goes over the pairs of arrays of any strides."""
 
 from math import inf
+from typing import TypeAlias
+
+# A number for each axis, of several arrays.
+Sizes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 def merged_axes(
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
-    axis: int,
-    layout: str,
-    longest: float = inf,
+    shapes: Sizes, strides: Sizes, axis: int, layout: str, longest: float = inf
 ) -> list[tuple[int, ...]]:
-    """Return the axes of pairs, the innermost first; those that go on in one another are one.
+    """Return the axes of pairs, the innermost first.
 
-    Each axis has its length, and its steps in x, out, cos and sin. Shapes are the shapes of `x` and
-    the tables. No axis becomes longer than `longest`.
+    Two neighbours are merged into one axis if a step of the outer one is as long as the whole inner
+    one in every array, unless it becomes longer than `longest`. Each axis has its length, and its
+    steps in x, out, cos and sin. Shapes are the shapes of `x` and the tables.
     """
     axes: list[tuple[int, ...]] = []
     for a, (length, table_length) in enumerate(zip(*shapes, strict=True)):

@@ -7,10 +7,11 @@ the compiled code on disk, next to this file or in the user's cache, if it may w
 """
 
 import platform
+from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -22,7 +23,10 @@ from numba.extending import intrinsic
 from positional_embeddings.arrays import threads
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.rotary.kernels.merge_axes import merged_axes
+from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
+
+NumbaType: TypeAlias = Any
+Value: TypeAlias = Any  # of LLVM, or what makes one
 
 # Types of the numbers and the angles, by the size of a number. Numba has no float16.
 _TYPES = {
@@ -30,18 +34,20 @@ _TYPES = {
     4: (types.float32, types.float32),
     8: (types.float64, types.float64),
 }
+# All constants are the best of a few by `benchmarks/bench.py`.
 # Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that. Numbers that
 # are side by side are shuffled, which takes longest for long vectors.
-_LANES, _FEWER_LANES = 32, 8
+LANES, FEWER_LANES = 32, 8
 # Bytes of tables that stay in the caches while all rows that need them are rotated.
-_TABLE_BYTES = 2**21
-# Short axes are merged up to this length. Longer ones are left to be shared by threads.
-_LONGEST_ROW = 1024
-# The part of x from which on waking up a thread pays.
-_THREAD_BYTES = 2**20
-_ALIGNED = 16  # bytes, of vectors that are stored past the caches
-# Bytes from what is rotated to what is fetched, which processors do within a page only; a line.
-_AHEAD, _LINE = 2048, 64
+CACHED_TABLE_BYTES = 2**21
+# Short axes are merged up to this number of pairs; longer ones are left to be shared by threads.
+LONGEST_ROW_PAIRS = 1024
+# Bytes of x for which waking up a thread pays.
+BYTES_OF_A_THREAD = 2**20
+# Vectors that are stored past the caches begin at multiples of this.
+ALIGNED_BYTES = 16
+# From what is rotated to what is fetched, which processors do within a page only; a cache line.
+AHEAD_BYTES, LINE_BYTES = 2048, 64
 
 
 def has_kernel(dtype: Dtype) -> bool:
@@ -55,45 +61,44 @@ def has_kernel(dtype: Dtype) -> bool:
 
 
 def rotate_numpy(
-    x: HostArray,
-    cos: HostArray,
-    sin: HostArray,
-    out: HostArray,
-    axis: int,
-    layout: str,
-    *,
-    stream: bool = False,
+    x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int, *, stream: bool = False
 ) -> None:
     """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
     if x.size == 0:
         return
+    sin = sin if sign > 0 else -sin
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
-    stream = stream and out.ctypes.data % _ALIGNED == 0
-    kernel, loops, pieces = _plan(x.itemsize, shapes, strides, axis, layout, stream)
-    if len(pieces) == 1:
-        kernel(x, cos, sin, out, loops, *pieces[0])
+    stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
+    plan = _plan(x.itemsize, shapes, strides, rotation.axis, rotation.layout, stream)
+    rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
+    if len(plan.pieces) == 1:
+        rotate(*plan.pieces[0])
     else:
-        rotate = partial(kernel, x, cos, sin, out, loops)
-        threads.share(lambda rows: rotate(*rows), pieces, len(pieces))
+        threads.share(lambda rows: rotate(*rows), plan.pieces, len(plan.pieces))
+
+
+class Plan(NamedTuple):
+    """How to rotate arrays, as far as their sizes and steps tell."""
+
+    kernel: Callable[..., None]
+    loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
+    pieces: list[tuple[int, int]]  # rows of each thread, from start to stop
 
 
 @lru_cache(maxsize=256)
 @finished_before_forks
 def _plan(
     size: int,
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
+    shapes: Sizes,
+    strides: Sizes,
     axis: int,
     layout: str,
     stream: bool,  # noqa: FBT001
-) -> tuple[Any, HostArray, list[tuple[int, int]]]:
-    """Return a kernel, the length and steps of each axis, and each thread's rows.
-
-    The steps are in x, out, cos and sin; rows go from start to stop.
-    """
-    axes = merged_axes(shapes, strides, axis, layout, _LONGEST_ROW)
+) -> Plan:
+    """Return how to rotate arrays of these sizes and steps, in bytes."""
+    axes = merged_axes(shapes, strides, axis, layout, LONGEST_ROW_PAIRS)
     axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
     # The innermost axis has the two numbers of a pair.
     apart = 1 if layout == "interleaved" else shapes[1][axis]
@@ -102,29 +107,30 @@ def _plan(
     # Adjacent pairs are rotated by vectors, others one by one.
     count, x_step, out_step, *angle_steps = axes[0]
     side_by_side = x_second == out_second == size
-    lanes = _FEWER_LANES if side_by_side or count % _LANES else _LANES
+    lanes = FEWER_LANES if side_by_side or count % LANES else LANES
     one_angle = angle_steps == [0, 0]
     adjacent = x_step == out_step == (2 * size if side_by_side else size)
     adjacent &= one_angle or angle_steps == [max(size, 4)] * 2
     # Vectors that are stored past the caches begin at multiples of their size.
     starts = [*(step[2] for step in axes[1:]), 0 if side_by_side else out_second]
-    stream &= not any(start % _ALIGNED for start in starts)
+    stream &= not any(start % ALIGNED_BYTES for start in starts)
     kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
 
-    # Rows that other axes repeat the angles of are rotated a part at a time, on the outermost axis.
+    # If an outer axis repeats the angles of these rows, a part of the rows is rotated for all of
+    # that axis before the next part begins, and the tables of a part stay in the caches.
     (all_rows, *row_steps), outer = axes[1], prod(length for length, *_ in axes[2:])
     repeats = row_steps[2:] != [0, 0] and axes[2][0] > 1 and axes[2][3:] == (0, 0)
-    most = max(1, _TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
+    most = max(1, CACHED_TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
     part = min(all_rows, most)
     parts = all_rows, *(part * step for step in row_steps)
     inner = (part, *row_steps), axes[0], (2, x_second, out_second, 0, 0)
     loops = np.asarray([parts, *axes[:1:-1], *inner], dtype=np.int64)
 
     rows = part * outer * -(-all_rows // part)
-    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
+    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // BYTES_OF_A_THREAD)
     count = max(1, min(rows, most))
     pieces = list(pairwise(rows * i // count for i in range(count + 1)))
-    return compiled(size, len(shapes[0]), *kind), loops, pieces
+    return Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
 
 
 @cache
@@ -148,7 +154,7 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
     last_part = 2 if stream and not side_by_side else int(stream)
 
     def rotate(  # pragma: no cover - compiled
-        x: Array, cos: Array, sin: Array, out: Array, loops: Any, start: int, stop: int
+        x: Array, cos: Array, sin: Array, out: Array, loops: HostArray, start: int, stop: int
     ) -> None:
         rows, x_row, out_row, cos_row, sin_row = loops[-3]
         count, x_step, out_step, cos_step, sin_step = loops[-2]
@@ -191,48 +197,48 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
 
 @intrinsic(prefer_literal=True)
 def _rotate_pairs(
-    _context: Any,
-    x: Array,
-    cos: Array,
-    lanes: Any,
-    side_by_side: Any,
-    one_angle: Any,
-    part: Any,
-    places: Any,
-) -> Any:
+    _context: Value,
+    x: NumbaType,
+    cos: NumbaType,
+    lanes: NumbaType,
+    side_by_side: NumbaType,
+    one_angle: NumbaType,
+    part: NumbaType,
+    places: NumbaType,
+) -> Value:
     """Rotate a vector of pairs: from and to first and second numbers, by cosines and sines."""
     n = lanes.literal_value
 
-    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def code(context: Value, builder: Value, _signature: Value, arguments: Value) -> Value:
         angle = context.get_value_type(cos.dtype)
         number = ir.HalfType() if x.dtype == types.uint16 else angle
         a, a2, b, b2, c, s = cgutils.unpack_tuple(builder, arguments[-1])
 
-        def load(address: Any, dtype: Dtype, count: int) -> Any:
+        def load(address: Value, dtype: Dtype, count: int) -> Value:
             at = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
             vector = builder.load(at, align=context.get_abi_sizeof(dtype))
             return vector if dtype == angle else builder.fpext(vector, ir.VectorType(angle, count))
 
-        def store(vector: Any, address: Any) -> None:
+        def store(vector: Value, address: Value) -> None:
             narrow = ir.VectorType(number, vector.type.count)
             vector = vector if number == angle else builder.fptrunc(vector, narrow)
             at = builder.inttoptr(address, narrow.as_pointer())
-            align = _ALIGNED if part.literal_value else context.get_abi_sizeof(number)
+            align = ALIGNED_BYTES if part.literal_value else context.get_abi_sizeof(number)
             stored = builder.store(vector, at, align=align)
             if part.literal_value:
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                 stored.set_metadata("nontemporal", one)
 
-        def fetch(address: Any, length: int) -> None:
+        def fetch(address: Value, length: int) -> None:
             byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
             function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
             to_read_data = [word(0), word(3), word(1)]
-            for ahead in range(_AHEAD, _AHEAD + length, _LINE):
+            for ahead in range(AHEAD_BYTES, AHEAD_BYTES + length, LINE_BYTES):
                 at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
                 builder.call(prefetch, [at, *to_read_data])
 
-        def pick(first: Array, second: Array, lanes: list[int]) -> Any:
+        def pick(first: Value, second: Value, lanes: list[int]) -> Value:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
             return builder.shuffle_vector(first, second, mask)
 
