@@ -10,7 +10,6 @@ from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
-from positional_embeddings.attention import at_once
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
@@ -19,10 +18,6 @@ from positional_embeddings.attention.softmax import OnlineSoftmax, products
 # a launch (`benchmarks/bench_gpu.py`).
 MOST_SCORES_ON_HOST = 2**18
 MOST_SCORES_ON_DEVICE = 2**24
-
-# Blocks that cannot be written to one array are worth it if all scores are this many times as many
-# as those that they compute.
-_LEAST_RATIO_OF_SCORES = 4
 
 # Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
 # time of an attention in blocks, ...
@@ -71,12 +66,7 @@ def most_scores(query: Array, space: Space) -> int:
 
 def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    blocks = _query_blocks(scores, query, key)
-    if scores.block_size is None and not scores.space.supports_inplace(query, key, value):
-        computed = sum(block.count_scores() for block in blocks)
-        if _LEAST_RATIO_OF_SCORES * computed > query.shape[-2] * key.shape[-2]:
-            return at_once.attend(scores, query, key, value)
-    inputs = inputs_of(scores, query, key, value)
+    blocks, inputs = _query_blocks(scores, query, key), inputs_of(scores, query, key, value)
     if not scores.with_lse:
         return _joined(inputs, blocks, OnlineSoftmax.means), None
     both = _joined(inputs, blocks, OnlineSoftmax.means_and_lse, more=1)
