@@ -351,7 +351,7 @@ def test_the_largest_softcap_bends_scores():
 
 def test_few_scores_of_large_keys_come_at_once(monkeypatch):
     """As those of a decoding step: a score for each eight numbers of the keys."""
-    monkeypatch.setattr(blocks, "HOST_BLOCK", 4)
+    monkeypatch.setattr(blocks, "MOST_SCORES_ON_HOST", 4)
     attend, in_blocks = blocks.attend, []
 
     def counted(*arguments, **options):

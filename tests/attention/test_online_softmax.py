@@ -74,7 +74,7 @@ def test_blocks_of_any_size_are_the_plain_loop(
         return backend.array(np.moveaxis(array.reshape(*array.shape[:2], 2, 3), (0, 1), at))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "HOST_BLOCK", most)
+        patch.setattr(blocks, "MOST_SCORES_ON_HOST", most)
         got = scaled_dot_product_attention(
             *(expand_to_axes(array, axes) for array in (q, k, v)),
             mask=None if mask is None else expand_to_axes(mask, score_axes),

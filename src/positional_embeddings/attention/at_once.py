@@ -1,51 +1,34 @@
 """Attention from all scores at once."""
 
-from typing import Any
-
-from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import cupy_kernels
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
 
-def attend(
-    scores: Scores,
-    query: Array,
-    key: Array,
-    value: Array,
-    *,
-    keys: Span,
-    is_masked: bool,
-    mask: Array = None,
-    bias: Array = None,
-) -> tuple[Any, Any]:
-    """Return the output, (..., query, feature), from some keys, which hold all that are seen.
-
-    `is_masked` tells whether a mask hides some of them. The mask and the bias are asked for these
-    keys, unless they are given.
+def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for.
 
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
     Kernels need no such check.
     """
-    space, layout = scores.space, scores.layout
-    if is_masked and mask is None:
-        mask = scores.mask_between(layout.queries, keys)
-    if bias is None:
-        bias = scores.bias_between(layout.queries, keys)
-    query = space.astype(query, space.dtype) * scores.scale
-    if keys is not layout.keys:
-        key, value = keys.take(key, -2, space), keys.take(value, -2, space)
-    if not scores.may_hide:
-        weights, lse = _softmax(scores.of(products(query, key, space)), scores)
+    space, queries, seen = scores.space, scores.layout.queries, scores.seen
+    if seen is not scores.layout.keys:
+        key, value = seen.take(key, -2, space), seen.take(value, -2, space)
+    if scores.mask is None and scores.bias is None:
+        logits = scores.of(products(query, key, space, scores.scale))
+        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         return weighted_sums(weights, value, space), lse
+    mask = scores.mask_between(queries, seen) if scores.is_masked else None
+    bias = None if scores.bias is None else scores.bias_between(queries, seen)
     if space.is_readable(query) and not space.compiles_kernels:
-        found = products(query, key, space)
-        checked = space.sum_of_all(found)
+        logits = products(query, key, space, scores.scale)
+        checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)
-        weights, lse = _softmax(scores.of(found, None, mask, to_add), scores)
+        logits = scores.of(logits, None, mask, to_add)
+        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         output = weighted_sums(weights, value, space)
         if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
@@ -59,10 +42,9 @@ def attend(
     return multiply(weights, value, space), lse
 
 
-def weights(scores: Scores, query: Array, key: Array) -> Any:
+def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     space, layout = scores.space, scores.layout
-    query = space.astype(query, space.dtype) * scores.scale
     key, nonfinite = space.astype(key, space.dtype), None
     if scores.may_hide and not space.compiles_kernels:
         key, _, nonfinite = without_nonfinite(key, key, space)
@@ -73,17 +55,13 @@ def weights(scores: Scores, query: Array, key: Array) -> Any:
 
 def _weights(
     scores: Scores, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
-    found = products(query, key, space)
+    logits = products(query, key, space, scores.scale)
     if space.compiles_kernels and scores.may_hide:
         bias = None if bias is None else scores.bias_to_add(bias)
-        found = cupy_kernels.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
+        logits = cupy_kernels.masked_scores(logits, key, mask, bias, scores.softcap, space.xp)
     else:
-        found = scores.of(found, nonfinite, *scores.hidden_and_bias(mask, bias))
-    return _softmax(found, scores)
-
-
-def _softmax(found: Any, scores: Scores) -> tuple[Any, Any]:
-    return softmax(found, scores.space, scores.sinks, with_lse=scores.with_lse)
+        logits = scores.of(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
+    return softmax(logits, space, scores.sinks, with_lse=scores.with_lse)

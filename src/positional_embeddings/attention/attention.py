@@ -1,33 +1,26 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from positional_embeddings.arguments import axes, checks, spans
 from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan
 from positional_embeddings.attention.cache import KVStep
-from positional_embeddings.attention.rules import Rules, ScoreFunction
+from positional_embeddings.attention.rules import Options, Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
-# From scores, and queries, keys and values (..., sequence, feature), to the output and the
-# logarithm of the sum of exponentials, which is None unless it is asked for.
-Way: TypeAlias = Callable[..., tuple[Any, Any]]
+# From queries, keys and values (..., sequence, feature) to the output and the logarithm of the sum
+# of exponentials, which is None unless it is asked for.
+Way: TypeAlias = Callable[[Scores, Array, Array, Array], tuple[Array, Array]]
 
-# Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
-LOOP_BLOCK = 2**22
-
-# Types of what a call is known by.
-_PLAIN_OPTIONS = {type(None), bool, int, float}
-
-# Scores are few if the keys have this many times as many numbers.
-_FEW = 8
+# Scores are few, however many they are, if the keys have this many times as many numbers
+# (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
+NUMBERS_OF_KEYS_FOR_A_SCORE = 8
 
 
 def scaled_dot_product_attention(
@@ -112,7 +105,8 @@ def scaled_dot_product_attention(
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks, unless the library can neither write to arrays nor loop over blocks.
+        blocks. All are computed at once where a library without loops computes later, and no
+        `Mask` leaves out keys.
     enable_gqa : bool, default False
         Grouped-query attention: the heads of `k` and `v` may be fewer than those of `q`, and divide
         them; query head h then reads key head ``h // group``. Heads are on the axis that the notes
@@ -217,7 +211,7 @@ def scaled_dot_product_attention(
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         output, lse = attend(scores, *layout.rows((q, k, v), space))
-    output = layout.output(output, q.dtype, space)
+    output = layout.restored(output, q.dtype, space)
     return (output, layout.lse(lse, space)) if return_lse else output
 
 
@@ -302,21 +296,20 @@ def attention_weights(
     array([[0.75, 0.25]])
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
-    scores = scores_of({"q": q, "k": k}, rules, (feature_axis, seq_axis, enable_gqa))
+    options = Options(feature_axis, seq_axis, enable_gqa)
+    scores = scores_of({"q": q, "k": k}, rules, options)
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         weights = at_once.weights(scores, *layout.rows((q, k), space))
-    return layout.weights(weights, q.dtype, space)  # type: ignore[no-any-return]
+    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-class Options(NamedTuple):
-    """How an attention is computed, and of which axes."""
+# What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
+# token to 16 keys.
+_known: dict[Any, tuple[Scores, Way]] = {}
 
-    feature_axis: int | None
-    seq_axis: int | None
-    enable_gqa: bool
-    return_lse: bool
-    block_size: int | None
+# Types of numbers and options by which a call is known.
+_PLAIN_TYPES = {type(None), bool, int, float}
 
 
 def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Scores, Way]:
@@ -325,39 +318,20 @@ def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> t
     Calls of NumPy's arrays are known again by their form. A mask and a bias are asked anew in each
     call; but for what a mask or a bias without arrays and functions gives in a step of a cache.
     """
-    step = rules.positions if isinstance(rules.positions, KVStep) else None
-    key = _key(q, k, v, rules, options)
-    kept = _known if step is None else step._known
-    found = (kept or {}).get(key)
-    if found is None:
-        with_lse = checks.boolean("return_lse", options.return_lse)
-        scores = scores_of({"q": q, "k": k, "v": v}, rules, options[:3], with_lse=with_lse)
-        block_size = _checked_block_size(options.block_size, q, k)
-        way = choose(scores, q, k, v, block_size=block_size)
-        if key and step:
-            way = _with_evaluated(way, scores, rules)
-        found = scores, way
-        keep(kept, key, found)
-    elif not (rules.mask is None or rules.mask._is_fixed):
-        found = found[0]._replace(mask=rules.mask), found[1]
-    return found
-
-
-def _with_evaluated(way: Way, scores: Scores, rules: Rules) -> Way:
-    """Return a way that keeps what a mask and a bias without arrays and functions give."""
-    if not (isinstance(way, partial) and way.func is at_once.attend):
-        return way
-    pairs, known = (scores.layout.queries, way.keywords["keys"]), {}
-    if way.keywords["is_masked"]:
-        known["mask"] = scores.mask_between(*pairs)
-    if rules.bias is not None and rules.bias._is_fixed:
-        known["bias"] = scores.bias_between(*pairs)
-    return partial(way, **known)
-
-
-# What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
-# token to 16 keys.
-_known: dict[Any, Any] = {}
+    is_step, mask = isinstance(rules.positions, KVStep), rules.mask
+    kept, key = rules.positions._known if is_step else _known, _key(q, k, v, rules, options)
+    prepared: tuple[Scores, Way] | None = (kept or {}).get(key)
+    if prepared is not None:
+        if mask is None or mask._is_fixed:
+            return prepared
+        scores, way = prepared
+        return scores._replace(mask=mask), way
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).of_seen_keys()
+    way = choose(scores, q, k, v)
+    if is_step and key and way is at_once.attend:
+        scores = scores.evaluated(rules)
+    keep(kept, key, (scores, way))
+    return scores, way
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
@@ -367,77 +341,57 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
     arrays and functions. In a step another bias is known by its `id`: what is kept holds it, until
     the step ends.
     """
-    mask, bias, scale, softcap, offset, positions, key_positions, sinks = rules
-    plain = scale, softcap, *options
+    step, mask, bias = rules.positions, rules.mask, rules.bias
+    plain = rules.scale, rules.softcap, *options
     types = tuple(map(type, plain))
     if not (
         type(q) is type(k) is type(v) is np.ndarray
-        and offset is key_positions is sinks is None
+        and rules.offset is rules.key_positions is rules.sinks is None
+        and _PLAIN_TYPES.issuperset(types)
+        and (step is None or isinstance(step, KVStep))
         and (mask is None or isinstance(mask, Mask))
-        and (positions is None or isinstance(positions, KVStep))
-        and (bias is None or (isinstance(bias, Bias) and (bias._is_fixed or positions)))
-        and _PLAIN_OPTIONS.issuperset(types)
+        and (bias is None or (isinstance(bias, Bias) and (bias._is_fixed or step)))
     ):
         return None
-    of_mask = mask
     if not (mask is None or mask._is_fixed):
-        of_mask = None if positions else mask._value()
-        if of_mask is None:
+        mask = None if step else mask._value()
+        if mask is None:
             return None
-    of_bias = bias if bias is None or bias._is_fixed else id(bias)
-    forms = q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape
-    return *forms, of_mask, of_bias, types, *plain
+    if not (bias is None or bias._is_fixed):
+        bias = id(bias)
+    return q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape, mask, bias, types, *plain
 
 
-def _checked_block_size(block_size: int | None, q: Array, k: Array) -> int | None:
-    """Check the size of blocks, which need known lengths."""
-    if block_size is None:
-        return None
-    for name, array in (("q", q), ("k", k)):
-        for axis in range(array.ndim):
-            axes.length(array, axis, name)
-    return checks.positive_integer("block_size", block_size)
-
-
-def choose(scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | None) -> Way:
+def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
     """Return the way to compute: at once, in blocks, in loops of the library, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    space, layout = scores.space, scores.layout
-    arrays = q, k, v
-    if space.is_chunked and _have_known_chunks((*arrays, scores.mask, scores.bias), space):
-        return partial(dask_chunks.attend, block_size=block_size)
-    q_len, k_len = layout.queries.size, layout.keys.size
-    keys, is_masked = layout.keys, scores.mask is not None
-    if scores.has_reach:
-        some, every = scores.reach(((0, q_len),))
-        keys, is_masked = keys if some == keys.ranges else spans.span_of(*some), some != every
-    count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
-
-    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
-    is_empty = 0 in (count, v.shape[layout.feature])
-    if is_empty or (block_size is None and count <= blocks.HOST_BLOCK):
-        return whole
-    traced = space.loops()
-    most = blocks.most_scores(q, space) if traced is None else LOOP_BLOCK
+    space, layout, block_size = scores.space, scores.layout, scores.block_size
+    if space.is_chunked and _have_known_chunks((q, k, v, scores.mask, scores.bias), space):
+        return dask_chunks.attend
+    q_len, k_len, seen = layout.queries.size, layout.keys.size, scores.seen.size
+    count = float("nan") if seen is None else layout.scores_per_key * seen
+    if 0 in (count, v.shape[layout.feature]):
+        return at_once.attend
+    is_traced = space.loops() is not None
+    most = jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     numbers = float("nan") if None in k.shape else prod(k.shape)
-    if block_size is None and count <= max(most, numbers // _FEW):
-        return whole
-    if traced is None:
-        in_blocks = partial(blocks.attend, block_size=block_size)
-        if block_size or space.supports_inplace(*arrays):
-            return in_blocks
-        # Blocks that cannot be written to one array are worth it only if a mask hides most.
-        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole
-    size = block_size or jax_scan.block_size(most, layout.scores_per_key // q_len)
-    # Without a loop a sharded sequence stays so.
-    is_one_block = size >= max(q_len, k_len)
-    return whole if is_one_block else partial(jax_scan.attend, size=size, loops=traced)
+    if block_size is None and count <= max(most, numbers // NUMBERS_OF_KEYS_FOR_A_SCORE):
+        return at_once.attend
+    if is_traced:
+        # Without a loop a sharded sequence stays so.
+        is_one_block = jax_scan.block_size(scores) >= max(q_len, k_len)
+        return at_once.attend if is_one_block else jax_scan.attend
+    # Where nothing is computed yet, blocks that no mask leaves out only make a longer program. All
+    # scores at once take four times as long to train (2,048 queries of PyTorch).
+    is_eager = space.supports_inplace(q, k, v) or space.is_readable(q)
+    has_blocks = block_size is not None or scores.has_reach or is_eager
+    return blocks.attend if has_blocks else at_once.attend
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:
     """Tell whether all chunks of the arrays among some values have a known length, and elements."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
     # NaN is a length that is not known.
-    return all(n > 0 for array in chunked for own in space.chunks(array) for n in own)
+    return all(n > 0 for array in chunked for lengths in space.chunks(array) for n in lengths)

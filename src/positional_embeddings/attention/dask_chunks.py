@@ -5,7 +5,7 @@ alone, the total of their weights and the maximum of their scores. What the chun
 merged, a few at a time. Pairs of chunks that a mask hides have no task.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, TypeAlias
@@ -24,51 +24,47 @@ from positional_embeddings.masks.ranges import intersect, unite
 # Where chunks of an axis start and stop.
 Bounds: TypeAlias = list[tuple[int, int]]
 
-# Partial outputs that one task merges.
-_MERGED = 8
+# How many chunks of keys, whose columns are partial outputs, one task merges.
+_MOST_MERGED = 8
+
+_NAME = "scaled_dot_product_attention"  # of the tasks
 
 
-def attend(
-    scores: Scores, query: Array, key: Array, value: Array, *, block_size: int | None
-) -> tuple[Any, Any]:
+def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
-    given = _given_as_arrays(scores, query, key)
+    terms = _terms_that_are_arrays(scores, query, key)
     rows, space = query.ndim - 2, scores.space
     longer = (key if query.shape[axis] == 1 else query for axis in range(rows))
-    own = [space.chunks(array)[axis] for axis, array in enumerate(longer)]
-    own += [space.chunks(query)[rows], space.chunks(key)[rows]]
-    chunks = dict(enumerate(own))
+    lengths = [space.chunks(array)[axis] for axis, array in enumerate(longer)]
+    lengths += [space.chunks(query)[rows], space.chunks(key)[rows]]
+    chunks = dict(enumerate(lengths))
     # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
     expanded = query[..., None, :], key[..., None, :, :], value[..., None, :, :]
     arrays = [space.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
-    arrays += [space.rechunk(array[..., None], chunks) for array in given.values()]
-    # What all tasks share: the scores without arrays.
-    nowhere: Any = None  # a task computes where its chunks are
-    without_arrays: dict[str, Any] = dict.fromkeys(("empty", "sinks", *given))
-    shared = space.shared(scores._replace(space=nowhere, **without_arrays))
-    *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
+    arrays += [space.rechunk(array[..., None], chunks) for array in terms.values()]
+    # What all tasks share: the scores without arrays, and without a space, which each task has of
+    # its chunks.
+    without: dict[str, None] = dict.fromkeys(("space", "empty", "sinks", *terms))
+    shared = space.shared(scores._replace(**without))  # type: ignore[arg-type]
+    *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
-    for queries, runs in _pairs(scores, q_bounds, k_bounds):
+    for queries, runs in _visible_chunks(scores, q_bounds, k_bounds):
         # The sinks are before the first keys that the queries visit.
-        task = partial(_attend_chunk, tuple(given), block_size, runs[0][0])
-        places = ([*row_bounds, queries, keys] for keys in runs)
-        parts = [_partial_sums(task, arrays, bounds, shared, space) for bounds in places]
+        task = partial(_attend_chunk, tuple(terms), runs[0][0])
+        bounds = ([*row_bounds, queries, keys] for keys in runs)
+        parts = [_partial_sums(task, arrays, part, shared, space) for part in bounds]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, :])
-    sums = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
-    *of_rows, _ = space.chunks(sums)
+    columns = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
+    *of_rows, _ = space.chunks(columns)
     n = value.shape[-1]
-    done = space.map_chunks(
-        partial(_finish_chunk, scores.with_lse),
-        sums,
-        chunks=(*of_rows, (n + scores.with_lse,)),
-        dtype=space.dtype,
-        name="scaled_dot_product_attention",
-    )
+    finish = partial(_finish_chunk, scores.with_lse)
+    of_result = (*of_rows, (n + scores.with_lse,))
+    done = space.map_chunks(finish, columns, chunks=of_result, dtype=space.dtype, name=_NAME)
     return (done[..., :n], done[..., n:]) if scores.with_lse else (done, None)
 
 
-def _given_as_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Any]:
+def _terms_that_are_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Array]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
     pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
     mask = None if _is_evaluated_in_tasks(scores.mask) else scores.mask_between(*pairs)
@@ -76,14 +72,14 @@ def _given_as_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Any]
     return drop_none(mask=mask, bias=bias, sinks=scores.sinks)
 
 
-def _is_evaluated_in_tasks(given: Any) -> bool:
+def _is_evaluated_in_tasks(rule: Mask | Bias | Array) -> bool:
     """Tell whether a mask or a bias holds neither arrays of the library nor functions for them."""
-    if not isinstance(given, Mask | Bias) or isinstance(given, FunctionMask) or given._arrays():
+    if not isinstance(rule, Mask | Bias) or isinstance(rule, FunctionMask) or rule._arrays():
         return False
-    return all(map(_is_evaluated_in_tasks, getattr(given, "masks", ())))
+    return all(map(_is_evaluated_in_tasks, getattr(rule, "masks", ())))
 
 
-def _pairs(
+def _visible_chunks(
     scores: Scores, q_bounds: Bounds, k_bounds: Bounds
 ) -> Iterator[tuple[Bounds, list[Bounds]]]:
     """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
@@ -94,73 +90,69 @@ def _pairs(
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
     for keys, queries in groupby(q_bounds, seen):
-        runs = [[own for own in keys if a <= own[0] < b] for a, b in unite(keys)]
+        runs = [[chunk for chunk in keys if a <= chunk[0] < b] for a, b in unite(keys)]
         yield list(queries), runs
 
 
 def _partial_sums(
-    task: Any, arrays: list[Any], bounds: list[Bounds], shared: Any, space: Space
-) -> Any:
-    """Return the sums of some chunks, (..., query, chunk of keys, feature + 2)."""
-    index = [slice(own[0][0], own[-1][1]) for own in bounds]
+    task: Callable[..., Array], arrays: list[Array], bounds: list[Bounds], shared: Any, space: Space
+) -> Array:
+    """Return the columns of some chunks, (..., query, chunk of keys, feature + 2)."""
+    index = [slice(axis[0][0], axis[-1][1]) for axis in bounds]
 
-    def cut(array: Array) -> Any:
+    def cut(array: Array) -> Array:
         part = slice_broadcast(array, index)
         return array if part.shape == array.shape else part
 
-    *of_rows, _ = ([stop - start for start, stop in own] for own in bounds)
+    *of_rows, _ = (tuple([stop - start for start, stop in axis]) for axis in bounds)
     return space.map_chunks(
         partial(task, bounds),
         *map(cut, arrays),
-        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
+        chunks=(*of_rows, (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
-        name="scaled_dot_product_attention",
+        name=_NAME,
         shared=shared,
     )
 
 
 def _attend_chunk(
     names: tuple[str, ...],
-    block_size: int | None,
     first_keys: tuple[int, int],
     bounds: list[Bounds],
-    *arrays: Any,
+    *arrays: Array,
     block_id: tuple[int, ...],
     shared: Scores,
-) -> Any:
-    """Return the sums of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
-    *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))
-    query, key, value, *given = arrays
-    terms = dict(zip(names, (array[..., 0] for array in given), strict=True))
+) -> Array:
+    """Return the columns of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
+    *rows, queries, keys = (axis[i] for axis, i in zip(bounds, block_id, strict=False))
+    query, key, value, *others = arrays
+    terms = {name: array[..., 0] for name, array in zip(names, others, strict=True)}
     if keys != first_keys:
         terms.pop("sinks", None)
     scores = shared._replace(
         offset=shared.offset + queries[0],
-        has_reach=isinstance(shared.mask, Mask),
         space=space_of(query=query),
-        rows=tuple(slice(*own) for own in rows),
+        rows=tuple(slice(*bounds) for bounds in rows),
         keys=keys,
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
     with scores.space.undisturbed(query):
-        return blocks.partial_sums(scores, query, key, value, block_size)[..., None, :]
+        return blocks.partial_sums(scores, query, key, value)[..., None, :]
 
 
-def _finish_chunk(with_lse: bool, sums: Array) -> Any:  # noqa: FBT001
+def _finish_chunk(with_lse: bool, columns: Array) -> Array:  # noqa: FBT001
     """Return the output, and perhaps the logarithm of the sum of exponentials after it."""
-    space = space_of(sums=sums)
-    state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])
-    means = state.means(space)
-    return space.xp.concat([means, state.lse(space)], axis=-1) if with_lse else means
+    space, state = space_of(columns=columns), OnlineSoftmax.of_columns(columns)
+    return state.means_and_lse(space) if with_lse else state.means(space)
 
 
-def _merged(parts: Any, space: Space) -> Any:
-    """Merge the sums of all chunks of keys, (..., query, 1, feature + 2)."""
+def _merged(parts: Array, space: Space) -> Array:
+    """Merge the columns of all chunks of keys, (..., query, 1, feature + 2)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
-        lengths = tuple(min(_MERGED, count - start) for start in range(0, count, _MERGED))
+        lengths = tuple(min(_MOST_MERGED, count - n) for n in range(0, count, _MOST_MERGED))
         parts = space.rechunk(parts, {axis: lengths})
         chunks = list(space.chunks(parts))
         chunks[axis] = (1,) * len(lengths)
@@ -169,8 +161,8 @@ def _merged(parts: Any, space: Space) -> Any:
     return parts
 
 
-def _merge_chunk(parts: Any) -> Any:
-    """Return the sums of several parts in one, (..., query, part, feature + 2)."""
+def _merge_chunk(parts: Array) -> Array:
+    """Return the columns of several parts in one, (..., query, part, feature + 2)."""
     xp = space_of(parts=parts).xp
     sums, highest = parts[..., :-1], parts[..., -1:]
     top = xp.max(highest, axis=-2, keepdims=True)

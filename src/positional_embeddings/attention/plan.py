@@ -27,12 +27,14 @@ class KeyBlock(NamedTuple):
 
     keys: Span
     is_masked: bool = True  # whether a query may not see some of them
+    is_required: bool = False  # whether they are met even if they are hidden from all queries
 
 
 class QueryBlock(NamedTuple):
     """Queries whose scores are computed together, and the keys that they meet.
 
-    After these keys the parts, which are the same queries in their order, meet others apart.
+    All these queries meet the key blocks together. Then each part, which is some of the queries,
+    meets further keys of its own; the parts together are all queries, in their order.
     """
 
     queries: Span
@@ -72,7 +74,7 @@ def plan(
     cutter = _Cutter(reach, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
     apart = intersect(global_queries, ((0, q_len),))
     portions = _pack(apart, q_block) + _pack(complement(apart, q_len), q_block)
-    blocks = [block for own in portions for block in cutter.cut(own, reach(own), ((0, k_len),))]
+    blocks = [block for part in portions for block in cutter.cut(part, reach(part), ((0, k_len),))]
     pairs = (pair for block in blocks for pair in block.blocks())
     masked = sum(queries.size * at.keys.size for queries, at in pairs if at.is_masked)
     if masked > _WORTH_CUTTING * q_len * k_len:  # as of shuffled positions
@@ -114,7 +116,7 @@ class _Cutter(NamedTuple):
         least = min(map(count_positions, halves), default=0)
         if halves and least * count_positions(some) + 2 * self.fixed <= worth:
             reached = [(half, self.reach(half)) for half in halves]
-            apart = (self._cost(half, intersect(own.seen_by_any, left)) for half, own in reached)
+            apart = (self._cost(half, intersect(seen.seen_by_any, left)) for half, seen in reached)
             if sum(apart) <= worth:
                 parts = [part for half in reached for part in self.cut(*half, left)]
                 return [QueryBlock(span_of(*queries), together, tuple(parts))] if common else parts

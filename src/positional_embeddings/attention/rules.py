@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments import checks
+from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
@@ -25,21 +25,48 @@ _REMEDY = " Give `positions` and `key_positions`, below 0 for padding, as a KVCa
 _ANOTHER = " If the keys are of another sequence, padded on the right, give offset=0."
 
 
+class Options(NamedTuple):
+    """Which axes an attention has, and how it is computed."""
+
+    feature_axis: int | None
+    seq_axis: int | None
+    enable_gqa: bool
+    return_lse: bool = False
+    block_size: int | None = None
+
+    def checked(self, arrays: dict[str, Array]) -> "Options":
+        """Check how to compute, and return all options with plain numbers."""
+        checks.boolean("enable_gqa", self.enable_gqa)
+        checks.boolean("return_lse", self.return_lse)
+        if self.block_size is None:
+            return self
+        for name in ("q", "k"):  # blocks need known lengths
+            for axis in range(arrays[name].ndim):
+                axes.length(arrays[name], axis, name)
+        return self._replace(block_size=checks.positive_integer("block_size", self.block_size))
+
+    def axes(self, q: Array, positions: KVStep | Array) -> tuple[int, int]:
+        """Check the axes of features and sequence, and count them from 0; a step has its own."""
+        if isinstance(positions, KVStep):
+            return positions._axes_of(q, self.feature_axis, self.seq_axis)
+        return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
+
+
 class Rules(NamedTuple):
     """What was asked of the scores."""
 
-    mask: Array = None
-    bias: Array = None
-    scale: Any = None
-    softcap: Any = None
-    offset: Any = None
-    positions: Array = None
+    mask: Mask | Array = None
+    bias: Bias | Array = None
+    scale: float | None = None
+    softcap: float | None = None
+    offset: int | None = None
+    positions: KVStep | Array = None
     key_positions: Array = None
     sinks: Array = None
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Array]:
         """Return the masks and biases that are arrays, and the arrays of others, by name."""
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Array] = {}
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
             if isinstance(value, Mask | Bias):
@@ -50,41 +77,81 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def axes(self, q: Array, feature_axis: Any, seq_axis: Any) -> tuple[Any, Any]:
-        """Return both axes; a step has those of its buffers."""
-        if isinstance(self.positions, KVStep):
-            return self.positions._axes_of(q, feature_axis, seq_axis)
-        return feature_axis, seq_axis
+    def checked(self, space: Space) -> "Rules":
+        """Check each rule alone, and return all with plain numbers."""
+        _check_mask_or_bias("mask", self.mask, space)
+        _check_mask_or_bias("bias", self.bias, space)
+        if self.sinks is not None:
+            checks.real_floating(space.xp, sinks=self.sinks)
+            if self.sinks.ndim != 1:
+                raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
+        check = checks.optional(checks.positive_number)
+        scale, softcap = check("scale", self.scale), check("softcap", self.softcap)
+        return self._replace(scale=scale, softcap=softcap)
 
-    def places(self, q: Array, k: Array, axes: tuple[Any, Any], space: Space) -> Positions | None:
+    def checked_positions(
+        self, arrays: dict[str, Array], axes: tuple[int, int], space: Space
+    ) -> Positions | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
-        given, of_keys = self.positions, self.key_positions
-        if given is None and of_keys is None:
+        positions, key_positions = self.positions, self.key_positions
+        if positions is None and key_positions is None:
             return None
-        check_axis_counts({"q": q, "k": k})
-        if isinstance(of_keys, KVStep):
+        check_axis_counts(arrays)
+        if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
-            raise wrong_type("key_positions", "be an array", shown(of_keys), hint)
-        if isinstance(given, KVStep):
-            if of_keys is not None:
-                what = "be left out where `positions` is a step"
-                raise wrong_type("key_positions", what, shown(of_keys))
-            return given._places_of(q, k, axes[1], space)
-        return positions_of(q, k, given, of_keys, axes, space)
+            raise wrong_type("key_positions", "be an array", shown(key_positions), hint)
+        if not isinstance(positions, KVStep):
+            return positions_of(arrays["q"], arrays["k"], positions, key_positions, axes, space)
+        if key_positions is not None:
+            what = "be left out where `positions` is a step"
+            raise wrong_type("key_positions", what, shown(key_positions))
+        return positions._places_of(arrays["q"], arrays["k"], axes[1], space)
+
+    def several(self, batch: int) -> tuple[tuple[str, int], ...]:
+        """Return what tells several sequences or heads apart, and how many.
+
+        A `batch` of sequences have positions of their own.
+        """
+        mask, bias, sinks = self.mask, self.bias, self.sinks
+        sizes = {
+            "mask": mask._batch() if isinstance(mask, Mask) else batch,
+            "bias": bias._heads() if isinstance(bias, Bias) else 1,
+            "sinks": 1 if sinks is None else sinks.shape[0],
+        }
+        return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
+
+    def first_query(self, layout: Layout, space: Space) -> int:
+        """Return the position of the first query among the keys, after checks of who is there."""
+        mask, bias, offset = self.mask, self.bias, self.offset
+        q_len, k_len = layout.queries.size, layout.keys.size
+        if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
+            if offset is not None:
+                what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
+                raise wrong_value("offset", what, offset)
+            return 0
+        if 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
+            return 0
+        first = first_position(q_len, k_len, offset, space)
+        if first + q_len > k_len >= q_len:
+            what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
+            raise wrong_value("offset", what, offset, _REMEDY)
+        if isinstance(mask, Mask):
+            mask._check((first, first + q_len), k_len, space)
+            if q_len < k_len:
+                _check_padding(mask, offset, k_len, is_alone=not isinstance(bias, Bias))
+        return first
 
 
-def first_query(rules: Rules, q_len: int, k_len: int, space: Space) -> int:
-    """Return the position of the first query among the keys, after checks of who is there."""
-    mask, offset = rules.mask, rules.offset
-    first = first_position(q_len, k_len, offset, space)
-    if first + q_len > k_len >= q_len:
-        what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
-        raise wrong_value("offset", what, offset, _REMEDY)
-    if isinstance(mask, Mask):
-        mask._check((first, first + q_len), k_len, space)
-        if q_len < k_len:
-            _check_padding(mask, offset, k_len, is_alone=not isinstance(rules.bias, Bias))
-    return first
+def _check_mask_or_bias(name: str, rule: Mask | Bias | Array, space: Space) -> None:
+    """Check that a mask or a bias is a value of its kind, a function, or an array."""
+    other, other_kind = ("bias", Bias) if name == "mask" else ("mask", Mask)
+    if isinstance(rule, type) and issubclass(rule, Mask | Bias):
+        came = rule.__name__
+        raise wrong_type(name, f"be a {name}", f"the class {came}", f" Pass {came}(...).")
+    if isinstance(rule, other_kind):
+        raise wrong_type(name, f"be a {name}", shown(rule), f" Pass it as `{other}`.")
+    if not (rule is None or callable(rule)):
+        checks.mask_or_bias(name, name, rule, space.xp)
 
 
 def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool) -> None:
@@ -93,47 +160,26 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
         return
+    longest, what, hint = (mask._bounds or (0, k_len))[1], "", _REMEDY
     if is_alone and offset is None:  # the keys may be of another sequence
-        if mask._bounds is not None and mask._bounds[1] < k_len:
+        if longest < k_len:
             what = f"have a length of all {k_len} keys, as the longest sequence has"
-            raise wrong_value("mask", what, mask, _REMEDY + _ANOTHER)
-        return
-    if mask.side == "left":
+            hint += _ANOTHER
+    elif mask.side == "left":
         what = "have no PaddingMask on the left where queries are fewer than keys"
-        raise wrong_value("mask", what, mask, _REMEDY)
-    if offset is None:
+    elif offset is None:
         what = "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
-        raise wrong_value("mask", what, mask, _REMEDY)
-    if mask._bounds is not None and mask._bounds[1] <= offset:
+    elif longest <= offset:
         what = f"have a length above `offset` = {offset}, so that a query is no padding"
-        raise wrong_value("mask", what, mask, _REMEDY)
+    if what:
+        raise wrong_value("mask", what, mask, hint)
 
 
-def number_of_sinks(sinks: Array, xp: Namespace) -> Any:
-    """Check sinks, and return their number."""
-    checks.real_floating(xp, sinks=sinks)
-    if sinks.ndim != 1:
-        raise wrong_value("sinks", "have shape (heads,)", tuple(sinks.shape))
-    return sinks.shape[0]
-
-
-def checked_mask_or_bias(name: str, given: Any, layout: Layout, space: Space) -> Any:
-    """Check a function or an array, and return it, an array with the axes of scores."""
-    other, rest = (Bias, "bias") if name == "mask" else (Mask, "mask")
-    if isinstance(given, type) and issubclass(given, Mask | Bias):
-        came = given.__name__
-        raise wrong_type(name, f"be a {name}", f"the class {came}", f" Pass {came}(...).")
-    if isinstance(given, other):
-        raise wrong_type(name, f"be a {name}", shown(given), f" Pass it as `{rest}`.")
-    if callable(given):
-        return given
-    checks.mask_or_bias(name, name, given, space.xp)
-    return layout.align(name, given, layout.queries.size, layout.keys.size, space)
-
-
-def call_score_function(kind: str, given: Any, q_idx: Array, k_idx: Array) -> tuple[str, Any]:
+def call_score_function(
+    kind: str, function: ScoreFunction, q_idx: Array, k_idx: Array
+) -> tuple[str, Array]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", as_caller(given, q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", as_caller(function, q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

@@ -3,21 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import Span
+from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.layout import Layout, layout_of
-from positional_embeddings.attention.rules import (
-    Rules,
-    call_score_function,
-    checked_mask_or_bias,
-    first_query,
-    number_of_sinks,
-)
+from positional_embeddings.attention.layout import Layout, LayoutKey, layout_of
+from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -29,17 +21,19 @@ _LARGE_SOFTCAP = 2.0**64
 class Scores(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
+    space: Space
     layout: Layout
-    mask: Array  # a `Mask`, a function, or an array (..., query, key)
-    bias: Array  # a `Bias`, a function, or an array (..., query, key)
+    mask: Mask | Array  # a `Mask`, a function, or an array (..., query, key)
+    bias: Bias | Array  # a `Bias`, a function, or an array (..., query, key)
     scale: float
     softcap: float | None
-    offset: int  # position of the first query, for a `Mask` or a `Bias`
-    has_reach: bool  # whether the mask says which keys the queries see
-    space: Space
-    with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    empty: Any = None  # which keys are empty slots, (..., 1, key), where the mask is no `Mask`
+    offset: int  # position of the first query, for a `Mask` or a `Bias`
+    empty: Array  # which keys are empty slots, (..., 1, key), where the mask is no `Mask`
+    with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
+    block_size: int | None  # number of queries and of keys of a block, if it is asked for
+    seen: Span  # keys that hold all that a query sees
+    is_masked: bool  # whether the mask may hide some of these from a query
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()
     keys: tuple[int, int] | None = None
@@ -49,49 +43,75 @@ class Scores(NamedTuple):
         """Return whether a key may be hidden from a query."""
         return self.mask is not None or self.bias is not None
 
+    @property
+    def has_reach(self) -> bool:
+        """Return whether the mask says which keys the queries see."""
+        # PyTorch would compile for each length anew, whose blocks differ.
+        return isinstance(self.mask, Mask) and not self.space.is_compiling
+
     def reach(self, queries: Ranges) -> Reach:
         """Return which keys some queries see."""
-        k_len, own = self.layout.keys.size, self.keys
-        start, stop = own or (0, k_len)
+        k_len, part = self.layout.keys.size, self.keys
+        start, stop = part or (0, k_len)
         if not self.has_reach:
             return Reach(((0, stop - start),), ())
-        at = tuple([(a + self.offset, b + self.offset) for a, b in queries])
-        reach: Reach = self.mask._reach(at, k_len)
-        if own is None:
+        reach: Reach = self.mask._reach(shift(queries, self.offset), k_len)
+        if part is None:
             return reach
-        return Reach(*(shift(intersect(ranges, (own,)), -start) for ranges in reach))
+        return Reach(*(shift(intersect(ranges, (part,)), -start) for ranges in reach))
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
-    def mask_between(self, queries: Span, keys: Span) -> Any:
+    def of_seen_keys(self) -> "Scores":
+        """Return the same scores, with what the mask says of the keys that no query sees."""
+        if not self.has_reach:
+            return self
+        keys = self.layout.keys
+        some, every = self.reach(((0, self.layout.queries.size),))
+        seen = keys if some == keys.ranges else span_of(*some)
+        return self._replace(seen=seen, is_masked=some != every)
+
+    def evaluated(self, rules: Rules) -> "Scores":
+        """Return the same scores, with arrays for the mask, and for a bias of numbers alone.
+
+        These are the mask and the bias of all queries and the keys that are seen.
+        """
+        mask, bias, pairs = self.mask, self.bias, (self.layout.queries, self.seen)
+        if self.is_masked:
+            mask = self.mask_between(*pairs)
+        if rules.bias is not None and rules.bias._is_fixed:
+            bias = self.bias_between(*pairs)
+        return self._replace(mask=mask, bias=bias)
+
+    def mask_between(self, queries: Span, keys: Span) -> Array:
         """Return the mask, (..., query, key), or None."""
         mask = None if self.mask is None else self._between("mask", self.mask, queries, keys)
         return mask if self.empty is None else mask | keys.take(self.empty, -1, self.space)
 
-    def bias_between(self, queries: Span, keys: Span) -> Any:
+    def bias_between(self, queries: Span, keys: Span) -> Array:
         """Return the bias, (..., query, key), or None."""
         return None if self.bias is None else self._between("bias", self.bias, queries, keys)
 
-    def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
+    def _between(self, name: str, rule: Mask | Bias | Array, queries: Span, keys: Span) -> Array:
         space, layout = self.space, self.layout
-        if isinstance(given, Mask | Bias):
+        if isinstance(rule, Mask | Bias):
+            between: Any = rule._between
             queries = queries.shifted(self.offset) if self.offset else queries
             keys = keys if self.keys is None else keys.shifted(self.keys[0])
             k_len = (layout.keys.size,) if name == "mask" else ()
-            between: Any = given._between
-            found = between(queries, keys, *k_len, space)
-            found = layout.align_mask_or_bias(name, found, space)
-            return slice_broadcast(found, self.rows) if self.rows else found
-        if callable(given):
+            array = between(queries, keys, *k_len, space)
+            array = layout.align_mask_or_bias(name, array, space)
+            return slice_broadcast(array, self.rows) if self.rows else array
+        if callable(rule):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
-                name, found = call_score_function(name, given, q_idx, k_idx)
-            return layout.align(name, found, q_idx.shape[0], k_idx.shape[1], space)
-        return keys.take(queries.take(given, -2, space), -1, space)
+                name, array = call_score_function(name, rule, q_idx, k_idx)
+            return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], space)
+        return keys.take(queries.take(rule, -2, space), -1, space)
 
-    def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Any, Any]:
+    def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""
         if bias is None:
             return mask, None
@@ -99,7 +119,7 @@ class Scores(NamedTuple):
         hidden = bias == -float("inf")
         return hidden if mask is None else mask | hidden, bias
 
-    def bias_to_add(self, bias: Array) -> Any:
+    def bias_to_add(self, bias: Array) -> Array:
         """Return a bias in the dtype of the scores; what is finite stays so."""
         xp, dtype = self.space.xp, self.space.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
@@ -111,7 +131,7 @@ class Scores(NamedTuple):
 
     def of(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
-    ) -> Any:
+    ) -> Array:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
@@ -126,7 +146,7 @@ class Scores(NamedTuple):
         return scores if mask is None else space.fill(scores, mask, -float("inf"))
 
 
-def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Any:
+def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
     """Return ``softcap * tanh(scores / softcap)``."""
     if softcap > float(xp.finfo(scores.dtype).max):
         return scores
@@ -137,7 +157,7 @@ def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Any:
     return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
 
 
-def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Any, Any, Any]:
+def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Array, Array, Array]:
     """Return keys and values with 0 for what is not finite, and which had such, None if none.
 
     0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
@@ -151,66 +171,62 @@ def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Any, Any,
     return key, value, ~finite[..., None, :]
 
 
-def slice_broadcast(array: Array, where: Sequence[slice]) -> Any:
+def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
     """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
     if array is None:
         return None
-    own = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
-    return array[(*own, ...)]
+    index = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
+    return array[(*index, ...)]
 
 
-def scores_of(
-    arrays: dict[str, Any],
-    rules: Rules,
-    options: tuple[int | None, int | None, bool],
-    *,
-    with_lse: bool = False,
-) -> Scores:
-    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these.
-
-    The options are `feature_axis`, `seq_axis` and `enable_gqa`.
-    """
+def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Scores:
+    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
     space = space_of(**arrays, **rules.arrays())
-    feature_axis, seq_axis, is_grouped = options
-    own_axes = rules.axes(arrays["q"], feature_axis, seq_axis)
-    places = rules.places(arrays["q"], arrays["k"], own_axes, space)
-    options = *own_axes, is_grouped
+    axes = options.axes(arrays["q"], rules.positions)
+    rules, options = rules.checked(space), options.checked(arrays)
+    positions = rules.checked_positions(arrays, axes, space)
     empty, batch, sequences = None, 1, None
-    if places is not None:
-        rules, empty = places.apply(rules, space)
-        batch, sequences = places.batch, places.sequences
+    if positions is not None:
+        rules, empty = positions.apply(rules, space)
+        batch, sequences = positions.batch, positions.sequences
+    key = LayoutKey(
+        arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
+        axes=axes,
+        several=rules.several(batch),
+        sequences=sequences,
+        is_grouped=options.enable_gqa,
+        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` and a `Bias` are
+    )
+    layout = layout_of(key, space)
+    first = rules.first_query(layout, space) if positions is None else rules.offset
+    return _built(rules._replace(offset=first), layout, empty, options, space)
+
+
+def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: Space) -> Scores:
+    """Return the scores of rules that are checked, with arrays in the layout of the scores."""
     mask, bias, sinks = rules.mask, rules.bias, rules.sinks
-    is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-    sizes = [("mask", mask._batch() if is_mask else batch)]
-    if is_bias:
-        sizes.append(("bias", bias._heads()))
-    if sinks is not None:
-        sizes.append(("sinks", number_of_sinks(sinks, space.xp)))
-    needs_lengths = callable(mask) or callable(bias)  # a `Mask` and a `Bias` are functions, too
-    known = tuple(sizes), sequences
-    layout = layout_of(arrays, options, *known, space, needs_lengths=needs_lengths)
-    first, q_len, k_len = 0, layout.queries.size, layout.keys.size
-    if not (is_mask or is_bias):
-        if rules.offset is not None:
-            what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
-            raise wrong_value("offset", what, rules.offset)
-    elif places is not None:
-        first = rules.offset
-    elif 0 not in (q_len, k_len):  # else there are no scores, and perhaps no rule for the queries
-        first = first_query(rules, q_len, k_len, space)
-    if not (is_mask or mask is None):
-        mask = checked_mask_or_bias("mask", mask, layout, space)
-    if not (is_bias or bias is None):
-        bias = checked_mask_or_bias("bias", bias, layout, space)
-    softcap, scale = rules.softcap, rules.scale
-    softcap = None if softcap is None else checks.positive_number("softcap", softcap)
-    scale = layout.default_scale if scale is None else checks.positive_number("scale", scale)
-    # PyTorch would compile for each length anew, whose blocks differ.
-    has_reach = isinstance(mask, Mask) and not space.is_compiling
+    lengths = layout.queries.size, layout.keys.size
+    if not (mask is None or callable(mask)):
+        mask = layout.align("mask", mask, *lengths, space)
+    if not (bias is None or callable(bias)):
+        bias = layout.align("bias", bias, *lengths, space)
     if empty is not None:
         empty = layout.align_mask_or_bias("mask", empty, space)
     if sinks is not None:
         sinks = space.astype(sinks, space.dtype)[None, None, :]
         sinks = layout.align_mask_or_bias("sinks", sinks, space)
-    own = layout, mask, bias, scale, softcap, first, has_reach, space
-    return Scores(*own, with_lse, sinks, empty)
+    return Scores(
+        space=space,
+        layout=layout,
+        mask=mask,
+        bias=bias,
+        scale=layout.default_scale if rules.scale is None else rules.scale,
+        softcap=rules.softcap,
+        sinks=sinks,
+        offset=rules.offset or 0,
+        empty=empty,
+        with_lse=options.return_lse,
+        block_size=options.block_size,
+        seen=layout.keys,
+        is_masked=mask is not None,
+    )

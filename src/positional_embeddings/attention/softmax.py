@@ -3,7 +3,7 @@
 from functools import reduce
 from math import prod
 from operator import add
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
@@ -13,20 +13,26 @@ from positional_embeddings.attention import cupy_kernels
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 _TINY = 2.0**-60
 
-# Numbers of half precision that are converted at a time: they stay in a cache.
+# Numbers of half precision that are converted at a time: they stay in a core's cache
+# (`benchmarks/bench.py --only "decoding step"`).
 _MOST_CONVERTED = 2**17
 
 
-def products(query: Array, key: Array, space: Space) -> Any:
-    """Return the products of scaled queries and keys of any real dtype, (..., query, key)."""
+def products(query: Array, key: Array, space: Space, scale: float | None = None) -> Array:
+    """Return the products of queries and keys of any real dtype, (..., query, key).
+
+    The queries are in the dtype to compute in and scaled, unless there is a `scale` for them.
+    """
+    if scale is not None:
+        query = space.astype(query, space.dtype) * scale
     if key.dtype == space.dtype:
         return multiply(query, space.transpose(key), space)
     parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
-    found = [products(query, space.astype(part, space.dtype), space) for part in parts]
-    return found[0] if len(found) == 1 else space.xp.concat(found, axis=-1)
+    of_parts = [products(query, space.astype(part, space.dtype), space) for part in parts]
+    return of_parts[0] if len(of_parts) == 1 else space.xp.concat(of_parts, axis=-1)
 
 
-def weighted_sums(weights: Array, value: Array, space: Space) -> Any:
+def weighted_sums(weights: Array, value: Array, space: Space) -> Array:
     """Return the sums of values of any real dtype that have these weights."""
     if value.dtype == space.dtype:
         return multiply(weights, value, space)
@@ -43,7 +49,7 @@ def _parts_to_convert(array: Array, space: Space) -> list[slice]:
     return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
 
 
-def multiply(rows: Any, table: Array, space: Space) -> Any:
+def multiply(rows: Array, table: Array, space: Space) -> Array:
     """Return ``rows @ table``, in one product for query heads that share a key head."""
     if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
         return space.matmul(rows, table)
@@ -55,7 +61,7 @@ def multiply(rows: Any, table: Array, space: Space) -> Any:
 
 def softmax(
     scores: Array, space: Space, sinks: Array = None, *, with_lse: bool = False
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the softmax along the last axis, zeros where all scores are minus infinity.
 
     `sinks`, (..., 1, 1), are the scores of a key without value. The second result is the logarithm
@@ -81,14 +87,14 @@ def softmax(
     return into(xp.divide, weights, total), lse
 
 
-def log_sum_exp(highest: Any, total: Array, space: Space) -> Any:
+def log_sum_exp(highest: Array, total: Array, space: Space) -> Array:
     """Return the logarithm of a sum of exponentials relative to the highest one."""
     xp, is_none = space.xp, total <= _TINY
     lse = highest + xp.log(xp.where(is_none, 1.0, total))
     return xp.where(is_none, -float("inf"), lse)
 
 
-def _finite(sinks: Array, space: Space) -> Any:
+def _finite(sinks: Array, space: Space) -> Array:
     """Return sinks without infinite ones, from which no distance is to be had."""
     most = float(space.xp.finfo(sinks.dtype).max)
     return space.clip(sinks, -most, most)
@@ -103,7 +109,7 @@ class OnlineSoftmax(NamedTuple):
 
     sums: Array  # (..., query, n): of the weighted values
     total: Array  # (..., query, 1): of the weights
-    running_max: Any  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
+    running_max: Array  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
 
     def with_sinks(self, sinks: Array, space: Space) -> "OnlineSoftmax":
         """Return the state after a key without value that has these scores, (..., 1, 1)."""
@@ -136,14 +142,30 @@ class OnlineSoftmax(NamedTuple):
         sums = space.into(xp.add, multiply(weights, values, space), old_sums)
         return OnlineSoftmax(sums, old_total + space.total(weights), running_max)
 
-    def rows(self, at: slice) -> "OnlineSoftmax":
+    def of_queries(self, at: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""
         return OnlineSoftmax(*(None if x is None else x[..., at, :] for x in self))
 
-    def means(self, space: Space) -> Any:
+    # What a state gives, as one array (..., query, column).
+
+    def means(self, space: Space) -> Array:
         """Return the weighted means of the values, zeros if every key was hidden."""
         return self.sums / space.clip(self.total, _TINY)
 
-    def lse(self, space: Space) -> Any:
-        """Return the logarithm of the sum of exponentials."""
-        return log_sum_exp(0.0 if self.running_max is None else self.running_max, self.total, space)
+    def means_and_lse(self, space: Space) -> Array:
+        """Return the means, and after them the logarithm of the sum of exponentials."""
+        highest = 0.0 if self.running_max is None else self.running_max
+        lse = log_sum_exp(highest, self.total, space)
+        return space.xp.concat([self.means(space), lse], axis=-1)
+
+    def columns(self, space: Space) -> Array:
+        """Return the state itself, to which other keys can be added: sums, total and maximum."""
+        xp, highest = space.xp, self.running_max
+        if highest is None:  # small scores are near 0, or there are none
+            highest = xp.where(self.total == 0, -float("inf"), xp.zeros_like(self.total))
+        return xp.concat([self.sums, self.total, highest], axis=-1)
+
+    @classmethod
+    def of_columns(cls, columns: Array) -> "OnlineSoftmax":
+        """Return the state that gave these columns."""
+        return cls(columns[..., :-2], columns[..., -2:-1], columns[..., -1:])
