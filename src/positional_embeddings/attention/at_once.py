@@ -4,7 +4,6 @@ from typing import Any
 
 from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.attention import cupy_kernels
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
@@ -28,7 +27,6 @@ def attend(
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
-    Kernels need no such check.
     """
     space, layout = scores.space, scores.layout
     if is_masked and mask is None:
@@ -41,7 +39,7 @@ def attend(
     if not scores.may_hide:
         weights, lse = _softmax(scores.of(products(query, key, space)), scores)
         return weighted_sums(weights, value, space), lse
-    if space.is_readable(query) and not space.compiles_kernels:
+    if space.is_readable(query):
         found = products(query, key, space)
         checked = space.sum_of_all(found)
         to_add = None if bias is None else scores.bias_to_add(bias)
@@ -50,10 +48,6 @@ def attend(
         if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
-    if space.compiles_kernels:
-        weights, lse = _weights(scores, query, key, mask, bias)
-        output = multiply(weights, value, space)
-        return cupy_kernels.weighted_without_zeros(output, weights, value, space.xp), lse
     key, value, nonfinite = without_nonfinite(key, value, space)
     weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
     return multiply(weights, value, space), lse
@@ -64,7 +58,7 @@ def weights(scores: Scores, query: Array, key: Array) -> Any:
     space, layout = scores.space, scores.layout
     query = space.astype(query, space.dtype) * scores.scale
     key, nonfinite = space.astype(key, space.dtype), None
-    if scores.may_hide and not space.compiles_kernels:
+    if scores.may_hide:
         key, _, nonfinite = without_nonfinite(key, key, space)
     mask = scores.mask_between(layout.queries, layout.keys)
     bias = scores.bias_between(layout.queries, layout.keys)
@@ -77,12 +71,7 @@ def _weights(
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
     found = products(query, key, space)
-    if space.compiles_kernels and scores.may_hide:
-        bias = None if bias is None else scores.bias_to_add(bias)
-        found = cupy_kernels.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
-    else:
-        found = scores.of(found, nonfinite, *scores.hidden_and_bias(mask, bias))
-    return _softmax(found, scores)
+    return _softmax(scores.of(found, nonfinite, *scores.hidden_and_bias(mask, bias)), scores)
 
 
 def _softmax(found: Any, scores: Scores) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from positional_embeddings.arguments import axes, checks, spans
 from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan
+from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan, on_cupy
 from positional_embeddings.attention.kv_cache import KVStep
 from positional_embeddings.attention.rules import Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
@@ -305,7 +305,8 @@ def attention_weights(
     scores = scores_of({"q": q, "k": k}, rules, (feature_axis, seq_axis, enable_gqa))
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
-        weights = at_once.weights(scores, *layout.rows((q, k), space))
+        way = on_cupy if space.compiles_kernels else at_once
+        weights = way.weights(scores, *layout.rows((q, k), space))
     return layout.weights(weights, q.dtype, space)  # type: ignore[no-any-return]
 
 
@@ -417,6 +418,8 @@ def choose(scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | No
 
     whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
     is_empty = 0 in (count, v.shape[layout.feature])
+    if space.compiles_kernels and not is_empty:
+        return partial(on_cupy.attend, block_size=block_size)
     if is_empty or (block_size is None and count <= blocks.HOST_BLOCK):
         return whole
     traced = space.loops()
