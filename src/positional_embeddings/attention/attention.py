@@ -400,8 +400,10 @@ def _checked_block_size(block_size: int | None, q: Array, k: Array) -> int | Non
     return checks.positive_integer("block_size", block_size)
 
 
-def choose(scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | None) -> Way:
-    """Return the way to compute: at once, in blocks, in loops of the library, or chunk by chunk.
+def choose(  # noqa: PLR0911 - one for each way
+    scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | None
+) -> Way:
+    """Return the way to compute: at once, in blocks, by kernels, in loops, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
@@ -416,10 +418,10 @@ def choose(scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | No
         keys, is_masked = keys if some == keys.ranges else spans.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
 
-    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
     is_empty = 0 in (count, v.shape[layout.feature])
     if space.compiles_kernels and not is_empty:
         return partial(on_cupy.attend, block_size=block_size)
+    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
     if is_empty or (block_size is None and count <= blocks.HOST_BLOCK):
         return whole
     traced = space.loops()

@@ -1,14 +1,13 @@
 """The two kernels of an attention on CuPy's arrays, in CUDA, and how they are launched."""
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.attention.cublas import steps_of
 
-_TYPES = """
-#include <cupy/float16.cuh>
+_TYPES = """#include <cupy/float16.cuh>
 #include <cupy/bfloat16.cuh>
 typedef {} Number;  // of scores, output and state
 typedef {} Given;  // of keys and values
@@ -16,8 +15,9 @@ const Number SCALE_OF_HALVES = {};
 const int ROW_AXES = {};  // of the rows of scores: those of heads and batches, and the queries
 """
 
-_COMMON = """
-typedef long long Index;
+# What a call does not need is a null pointer. Scores, halves, state and sums have a row for each
+# query, one after another; the other arrays have the steps of the plan.
+_COMMON = """typedef long long Index;
 struct Steps { Index row[ROW_AXES], key, feature; };  // in numbers, 0 where an array broadcasts
 struct Plan {
   Index lengths[ROW_AXES], keys, key_features, features;
@@ -25,14 +25,10 @@ struct Plan {
   Index goes_on;  // 1 if there are a state and an output of earlier keys
   Steps mask, bias, sinks, key, value, output, lse;
 };
-
-// What a call does not need is a null pointer. Scores, halves, state and sums have a row for each
-// query, one after another; the other arrays have the steps of the plan.
 #define ARGUMENTS \\
   Number* scores, Given* halves, Number* state, Number* sums, const bool* mask, \\
   const Number* bias, const Number* sinks, const Given* key, const Given* value, Number* output, \\
   Number* lse, const Number softcap, const Number largest, const Number infinity, const Plan plan
-
 
 // Where the part of an array begins that belongs to a row of scores.
 __device__ Index start_of(const Steps& steps, const Plan& plan, Index row) {
@@ -45,8 +41,13 @@ __device__ Index start_of(const Steps& steps, const Plan& plan, Index row) {
 }
 """
 
-_SOFTMAX = """
-// The highest of some scores, and the total of exp(score - highest).
+# Makes weights of scores, in place or as two halves. A block has the scores of one query, and its
+# threads, which are whole warps, take every blockDim.x-th key. Each thread first adds up the
+# exponentials of its scores, relative to their maximum so far; a warp joins what its threads have
+# by shuffles, and then each warp joins what all warps have left in shared memory, so that every
+# thread has the sum. A second pass divides by it. Earlier keys are in the sum: what the output has
+# of them shrinks. A hidden key has the weight -0.0 for values, unlike one whose weight underflows.
+_SOFTMAX = """// The highest of some scores, and the total of exp(score - highest).
 struct Sum { Number highest, total; };
 
 __device__ Sum joined(Sum a, Sum b) {
@@ -66,13 +67,7 @@ __device__ Sum joined_over_warp(Sum sum) {
   return sum;
 }
 
-// Makes weights of scores, in place or as two halves. A block has the scores of one query, and its
-// threads, which are whole warps, take every blockDim.x-th key. Each thread first adds up the
-// exponentials of its scores, relative to their maximum so far; a warp joins what its threads have,
-// by shuffles, and then each warp joins what all warps have left in shared memory, so that every
-// thread has the sum. A second pass divides by it. Earlier keys are in the sum: what the output has
-// of them shrinks. A hidden key has the weight -0.0 for values, unlike one whose weight underflows.
-extern "C" __global__ void positional_embeddings_softmax(ARGUMENTS) {
+extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax(ARGUMENTS) {
   __shared__ Number highest_of[32], total_of[32];  // of each warp
   const Index row = blockIdx.x, query = row % plan.lengths[ROW_AXES - 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -81,7 +76,7 @@ extern "C" __global__ void positional_embeddings_softmax(ARGUMENTS) {
   Number* const own = scores + row * plan.keys;
   if (mask) mask += start_of(plan.mask, plan, row);
   if (bias) bias += start_of(plan.bias, plan, row);
-  if (key) key += start_of(plan.key, plan, row);
+  key += start_of(plan.key, plan, row);
 
   auto is_hidden = [&](Index i) {
     return i < first || i >= below || (mask && mask[i * plan.mask.key]) ||
@@ -89,7 +84,7 @@ extern "C" __global__ void positional_embeddings_softmax(ARGUMENTS) {
   };
   auto score_of = [&](Index i) {
     Number score = own[i];
-    if (key && !isfinite(score)) {  // a key that is not finite makes its score so
+    if (!isfinite(score)) {  // as the score of a key that is not finite is
       for (Index at = 0; at < plan.key_features; at++)
         if (!isfinite(static_cast<Number>(key[i * plan.key.key + at * plan.key.feature])))
           score = infinity - infinity;
@@ -112,7 +107,7 @@ extern "C" __global__ void positional_embeddings_softmax(ARGUMENTS) {
   for (Index i = first + threadIdx.x; i < below; i += blockDim.x)
     if (!is_hidden(i)) {
       const Number score = score_of(i);
-      // NaN is higher than nothing: the total is to become NaN.
+      // NaN is no maximum, but makes the total NaN.
       if (score != -infinity) sum = joined(sum, {score > -infinity ? score : sum.highest,
                                                  score == score ? Number(1) : score});
     }
@@ -152,12 +147,11 @@ extern "C" __global__ void positional_embeddings_softmax(ARGUMENTS) {
 }
 """
 
-_ADD_SUMS = """
-// Adds weighted sums to the output, or has them there, and corrects those that are not finite. A
-// block has the features of one query, and each of its threads every blockDim.x-th of them. If one
-// is not finite, threads add up the values again, without those of hidden keys; if a value that is
-// left is not finite, the output and the logarithm of the sum of exponentials are NaN.
-extern "C" __global__ void positional_embeddings_add_sums(ARGUMENTS) {
+# Adds weighted sums to the output, or finds them there, and corrects those that are not finite. A
+# block has the features of one query, and each of its threads every blockDim.x-th of them. If one
+# of them is not finite, all threads add up the values again, without those of hidden keys; if a
+# value that is left is not finite, the output and the logarithm of the sum of exponentials are NaN.
+_ADD_SUMS = """extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
   const Index row = blockIdx.x;
   output += start_of(plan.output, plan, row);
   value += start_of(plan.value, plan, row);
@@ -205,67 +199,59 @@ SOURCES = {"softmax": _SOFTMAX, "add_sums": _ADD_SUMS}
 _KEYS_A_THREAD = 4  # so that a block of 1,024 threads has 4,096 keys and more
 _WARP, _MOST_THREADS = 32, 1024
 
+# Farther from a query than any key.
+FAR = 2**62
 
-class Arrays(NamedTuple):
-    """Arrays of the kernels, of which the last seven have steps; None for what is not needed."""
 
-    scores: Array  # (..., query, key), the products; then the weights, unless there are halves
+class Block(NamedTuple):
+    """What the kernels get: arrays, None for what is not needed, and numbers."""
+
+    scores: Array  # (..., query, key): products; then weights, unless there are halves
     halves: Array = None  # (2, ..., query, key): the weights as a sum of two numbers
     state: Array = None  # (..., query, 2): highest score so far, and total relative to it
     sums: Array = None  # (..., query, feature) to add to the output; None if they are there
     mask: Array = None  # (..., query, key)
     bias: Array = None
     sinks: Array = None  # (..., 1, 1)
-    key: Array = None  # (..., key, feature), if keys that are not finite are to be found
+    key: Array = None  # (..., key, feature): the features that have to be finite
     value: Array = None
     output: Array = None  # (..., query, feature), whose features are contiguous
     lse: Array = None  # (..., query, 1)
+    softcap: float | None = None
+    low: int = -FAR  # query i sees the keys from i + low to below i + high at most
+    high: int = FAR
+    goes_on: bool = False  # whether there are the state and the output of earlier keys
+
+    @property
+    def may_hide(self) -> bool:
+        """Return whether a key may be hidden from a query."""
+        return not (self.mask is self.bias is None and (self.low, self.high) == (-FAR, FAR))
 
 
-# Which of the last three axes (query, key, feature) each of the last seven arrays lacks.
+# Which of the axes (query, key, feature) the arrays with steps lack: masks, keys and outputs.
 _LACKS = (-1, -1, -1, -3, -3, -2, -2)
 
 
-def launch(
-    name: str,
-    arrays: Arrays,
-    softcap: float | None = None,
-    window: tuple[int, int] = (0, 0),
-    *,
-    goes_on: bool = False,
-) -> None:
-    """Launch one of the kernels, `softmax` or `add_sums`.
-
-    Query i sees the keys from ``i + window[0]`` to below ``i + window[1]`` at most. `goes_on`
-    tells whether there are the state and the output of earlier keys.
-    """
-    scores, value = arrays.scores, arrays.value
-    *rows, keys = scores.shape
-    features = 0 if value is None else value.shape[-1]
-    key_features = 0 if arrays.key is None else arrays.key.shape[-1]
-    plan = [*rows, keys, key_features, features, *window, goes_on]
-    for array, axis in zip(arrays[4:], _LACKS, strict=True):
-        plan += _steps(array, axis, len(rows) + 2)
+def launch(name: str, block: Block) -> None:
+    """Launch one of the kernels, `softmax` or `add_sums`."""
+    *arrays, softcap, low, high, goes_on = block
+    dtype, (*rows, keys) = block.scores.dtype, block.scores.shape
+    features = 0 if block.value is None else block.value.shape[-1]
+    plan = [*rows, keys, block.key.shape[-1], features, low, high, goes_on]
+    for array, axis in zip(arrays[-len(_LACKS) :], _LACKS, strict=True):
+        steps = [] if array is None else steps_of(array)
+        steps.insert(max(0, len(steps) + 1 + axis), 0)
+        plan += [0] * (len(rows) + 2 - len(steps)) + steps
     struct = np.asarray(plan, dtype="int64")
-    largest = float(np.finfo(scores.dtype).max)
+    largest = float(np.finfo(dtype).max)
     cap = np.inf if softcap is None or softcap > largest else softcap
-    numbers = [scores.dtype.type(number) for number in (cap, largest, np.inf)]
-    given = dtype_name(next((x.dtype for x in (value, arrays.key) if x is not None), scores.dtype))
+    numbers = [dtype.type(number) for number in (cap, largest, np.inf)]
+    pointers = [np.uintp(0) if array is None else array for array in arrays]
     along = -(-keys // _KEYS_A_THREAD) if name == "softmax" else features
     threads = min(-(-along // _WARP) * _WARP, _MOST_THREADS)
-    pointers = [np.uintp(0) if array is None else array for array in arrays]
+    compiled = kernel(name, dtype_name(dtype), dtype_name(block.key.dtype), len(rows))
     arguments = (*pointers, *numbers, struct.view(f"V{struct.nbytes}"))
-    compiled = kernel(name, dtype_name(scores.dtype), given, len(rows))
-    compiled((scores.size // keys,), (threads,), arguments)
-
-
-def _steps(array: Array, axis: int, count: int) -> Sequence[int]:
-    """Return how far apart neighbours on the axes (..., query, key, feature) are, in numbers."""
-    if array is None:
-        return (0,) * count
-    steps = [0 if n == 1 else s // array.itemsize for n, s in zip(array.shape, array.strides, strict=True)]
-    steps.insert(len(steps) + 1 + axis, 0)
-    return (*(0,) * (count - len(steps)), *steps)
+    compiled((block.scores.size // keys,), (threads,), arguments)
 
 
 @cache

@@ -1,24 +1,19 @@
 """Attention on CuPy's arrays: a product, a kernel and a product for each block of queries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import cublas
-from positional_embeddings.attention.cupy_kernels import SCALE_OF_HALVES, Arrays, launch
+from positional_embeddings.attention.cupy_kernels import FAR, SCALE_OF_HALVES, Block, launch
 from positional_embeddings.attention.plan import pack_ranges
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.masks.mask import AnyMask, Mask
 from positional_embeddings.masks.points import Window
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    complement,
-    count_positions,
-    intersect,
-)
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # Scores of a block: enough for a launch to be worth it, 64 MB in float32.
 _MOST_SCORES = 2**24
@@ -27,9 +22,6 @@ _MOST_SCORES = 2**24
 _MOST_QUERIES, _FEWEST_QUERIES = 512, 64
 # Keys that queries meet together; only more of them need an online softmax.
 _MOST_KEYS = 2**18
-
-# Farther from a query than any key.
-_FAR = 2**62
 
 
 def attend(
@@ -42,29 +34,27 @@ def attend(
     space, xp = scores.space, scores.space.xp
     like = {"dtype": space.dtype, "device": space.device}
     with space.current_device(query.device, xp):
-        rows = _rows(query, key)
-        output = xp.empty((*rows, query.shape[-2], value.shape[-1]), **like)
-        lse = xp.empty((*rows, query.shape[-2], 1), **like) if scores.with_lse else None
-        for ranges, seen in _query_blocks(scores, query, key, block_size):
-            queries = span_of(*ranges)
-            parts = [queries.take(x, -2, space) for x in (query, output, lse)]
-            _attend_block(scores, queries, seen, *parts, key, value, block_size or _MOST_KEYS)
-            if len(ranges) > 1:  # what was taken are no views
-                for whole, part in zip((output, lse), parts[1:], strict=True):
-                    _put(part, ranges, whole)
+        shape = (*_rows(query, key), query.shape[-2])
+        output = xp.empty((*shape, value.shape[-1]), **like)
+        lse = xp.empty((*shape, 1), **like) if scores.with_lse else None
+        for queries, seen in _query_blocks(scores, query, key, block_size):
+            # Queries that see nothing meet a key that is hidden.
+            key_blocks = pack_ranges(seen.seen_by_any, block_size or _MOST_KEYS) or [((0, 1),)]
+            own = [span_of(*queries).take(array, -2, space) for array in (query, output, lse)]
+            _attend_block(scores, queries, key_blocks, seen, own, key, value)
+            if len(queries) > 1:  # what was taken are no views
+                _put(own[1:], queries, (output, lse))
     return output, lse
 
 
 def weights(scores: Scores, query: Array, key: Array) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    layout = scores.layout
     with scores.space.current_device(query.device, scores.space.xp):
-        pairs = layout.queries, layout.keys
-        seen = scores.reach(layout.queries.ranges)  # type: ignore[arg-type]
-        arrays, window = _products(scores, *pairs, seen, query, key)
-        if arrays.scores.size:
-            launch("softmax", arrays, scores.softcap, window)
-    return arrays.scores
+        queries, keys = (((0, array.shape[-2]),) for array in (query, key))
+        block = _products(scores, queries, keys, scores.reach(queries), query, key)
+        if block.scores.size:
+            launch("softmax", block)
+    return block.scores
 
 
 def _rows(query: Array, key: Array) -> list[int]:
@@ -83,88 +73,75 @@ def _query_blocks(
     apart = intersect(scores.global_queries(), ((0, q_len),))
     parts = pack_ranges(apart, longest) + pack_ranges(complement(apart, q_len), longest)
     while parts:
-        ranges = parts.pop()
-        seen = scores.reach(ranges)
+        queries = parts.pop()
+        seen = scores.reach(queries)
         keys = min(count_positions(seen.seen_by_any), _MOST_KEYS)
         room = max(fewest, _MOST_SCORES // (rows * max(1, keys)))
-        if block_size is None and count_positions(ranges) > room:
-            parts += pack_ranges(ranges, room)
+        if block_size is None and count_positions(queries) > room:
+            parts += pack_ranges(queries, room)
         else:
-            yield ranges, seen
+            yield queries, seen
 
 
 def _attend_block(
     scores: Scores,
-    queries: Span,
+    queries: Ranges,
+    key_blocks: list[Ranges],
     seen: Reach,
-    query: Array,
-    output: Array,
-    lse: Array,
+    query_and_results: list[Array],
     key: Array,
     value: Array,
-    most_keys: int,
 ) -> None:
     """Write the output of some queries, and the logarithms of their sums of exponentials.
 
-    The output is always a mean of the values so far, so that it cannot overflow.
+    The output is always the mean of the values so far, so that it does not overflow.
     """
-    space, xp = scores.space, scores.space.xp
-    # Queries that see nothing meet a key that is hidden.
-    key_blocks = pack_ranges(seen.seen_by_any, most_keys) or [((0, 1),)]
-    state = sums = None
-    if len(key_blocks) > 1:
-        state = xp.empty((*output.shape[:-1], 2), dtype=space.dtype, device=space.device)
-    for ranges in key_blocks:
-        keys, goes_on = span_of(*ranges), ranges is not key_blocks[0]
-        own_key, own_value = keys.take(key, -2, space), keys.take(value, -2, space)
-        arrays, window = _products(scores, queries, keys, seen, query, own_key)
-        arrays = arrays._replace(value=own_value, output=output, lse=lse, state=state)
+    space, (query, output, lse) = scores.space, query_and_results
+    empty = partial(space.xp.empty, dtype=space.dtype, device=space.device)
+    state = empty((*output.shape[:-1], 2)) if len(key_blocks) > 1 else None
+    for keys in key_blocks:
+        goes_on, is_last = keys is not key_blocks[0], keys is key_blocks[-1]
+        own_key, own_value = (span_of(*keys).take(array, -2, space) for array in (key, value))
+        block = _products(scores, queries, keys, seen, query, own_key)
+        results = {"value": own_value, "output": output, "lse": lse, "state": state}
+        block = block._replace(**results, goes_on=goes_on)
         if value.dtype != space.dtype:
-            halves = xp.empty((2, *arrays.scores.shape), dtype=value.dtype, device=space.device)
-            arrays = arrays._replace(halves=halves)
-        launch("softmax", arrays, scores.softcap, window, goes_on=goes_on)
-        # What is not finite is in the output. After the last keys it is in all features of it.
-        may_hide = arrays.bias is not None or not _see_all(seen, ranges)
-        corrects = scores.may_hide and (may_hide or ranges is key_blocks[-1])
+            block = block._replace(halves=empty((2, *block.scores.shape), dtype=value.dtype))
+        launch("softmax", block)
+        # What is not finite is in the output. After the last keys it has to be in all features.
+        corrects = scores.may_hide and (is_last or block.may_hide)
         if corrects and goes_on:
-            sums = xp.empty(output.shape, dtype=space.dtype, device=space.device)
-            arrays = arrays._replace(sums=sums)
-        to, kept = (output, float(goes_on)) if arrays.sums is None else (sums, 0.0)
-        if arrays.halves is None:
-            cublas.multiply(arrays.scores, own_value, to, 1.0, kept)
+            block = block._replace(sums=empty(output.shape))
+        to, kept = (output, float(goes_on)) if block.sums is None else (block.sums, 0.0)
+        if block.halves is None:
+            cublas.multiply(block.scores, own_value, to, space, 1.0, kept)
         else:
-            for part, beta in zip(arrays.halves, (kept, 1.0), strict=True):
-                cublas.multiply(part, own_value, to, 1 / SCALE_OF_HALVES, beta)
+            for part, beta in zip(block.halves, (kept, 1.0), strict=True):
+                cublas.multiply(part, own_value, to, space, 1 / SCALE_OF_HALVES, beta)
         if corrects:
-            launch("add_sums", arrays)
+            launch("add_sums", block)
 
 
 def _products(
-    scores: Scores, queries: Span, keys: Span, seen: Reach, query: Array, key: Array
-) -> tuple[Arrays, Window]:
-    """Return the products of queries and keys with what makes scores of them, and a window."""
-    space = scores.space
+    scores: Scores, queries: Ranges, keys: Ranges, seen: Reach, query: Array, key: Array
+) -> Block:
+    """Return the products of queries and keys, with all that makes scores of them."""
+    space, pairs = scores.space, (span_of(*queries), span_of(*keys))
     shape = (*_rows(query, key), query.shape[-2], key.shape[-2])
     products = space.xp.empty(shape, dtype=space.dtype, device=space.device)
-    cublas.multiply(query, space.transpose(key), products, scores.scale)
-    mask, window = None, (-_FAR, _FAR)
-    if scores.mask is not None and not _see_all(seen, keys.ranges):
-        around = _window(scores.mask)
-        if around and len(queries.ranges) == len(keys.ranges) == 1:
-            left, right = around
-            ahead = queries.ranges[0][0] + scores.offset - keys.ranges[0][0]
-            window = max(ahead - left, -_FAR), min(ahead + right + 1, _FAR)
-        else:
-            mask = scores.mask_between(queries, keys)
-    bias = scores.bias_between(queries, keys)
+    cublas.multiply(query, space.transpose(key), products, space, scores.scale)
+    bias = scores.bias_between(*pairs)
     bias = None if bias is None else scores.bias_to_add(bias)
-    own_key = key if scores.may_hide else None
-    return Arrays(products, mask=mask, bias=bias, sinks=scores.sinks, key=own_key), window
-
-
-def _see_all(seen: Reach, keys: Ranges | None) -> bool:
-    """Tell whether all queries see these keys."""
-    return keys is not None and intersect(seen.seen_by_all, keys) == keys
+    # Where nothing may be hidden the plain formula decides, whatever is not finite.
+    key = key if scores.may_hide else key[..., :0]
+    block = Block(products, bias=bias, sinks=scores.sinks, key=key, softcap=scores.softcap)
+    if scores.mask is None or intersect(seen.seen_by_all, keys) == keys:
+        return block
+    window = _window(scores.mask)
+    if window is None or len(queries + keys) > 2:
+        return block._replace(mask=scores.mask_between(*pairs))
+    (left, right), ahead = window, queries[0][0] + scores.offset - keys[0][0]
+    return block._replace(low=max(ahead - left, -FAR), high=min(ahead + right + 1, FAR))
 
 
 def _window(mask: Any) -> Window | None:
@@ -177,9 +154,11 @@ def _window(mask: Any) -> Window | None:
     return left, right
 
 
-def _put(part: Array, ranges: Ranges, whole: Array) -> None:
-    """Write rows, (..., query, feature), to ranges of their queries; or None to None."""
+def _put(parts: Sequence[Array], ranges: Ranges, wholes: Sequence[Array]) -> None:
+    """Write what ranges of queries have, (..., query, feature), to their places; None is left."""
     done = 0
-    for start, stop in ranges if part is not None else ():
-        whole[..., start:stop, :] = part[..., done : done + stop - start, :]
+    for start, stop in ranges:
+        for part, whole in zip(parts, wholes, strict=True):
+            if part is not None:
+                whole[..., start:stop, :] = part[..., done : done + stop - start, :]
         done += stop - start

@@ -24,17 +24,6 @@ class CuPy(Space):
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
 
-    def into(self, function: Any, x: Array, *others: Any) -> Any:
-        return function(x, *others, out=x)
-
-    def matmul(self, rows: Any, table: Array) -> Any:
-        # It makes both operands contiguous, and writes lists of pointers for an axis that
-        # broadcasts: it would copy a transposed table of all keys.
-        few = rows.shape[-2] < rows.shape[-1]
-        if table.ndim == 2 or not few or table.strides[-2] != table.itemsize:
-            return rows @ table
-        return self.transpose(self.transpose(table) @ self.transpose(rows))
-
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> Any:
         # Elsewhere it refuses to compute, and its creation functions make their arrays on the
