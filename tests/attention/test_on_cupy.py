@@ -518,3 +518,27 @@ def test_scattered_queries_that_see_all_keys_are_a_block_of_their_own(on_device)
     got = scaled_dot_product_attention(*map(on_device.array, (q, k, v)), mask=mask, **LAST)
     expected = loops(q, k, v, mask=hidden)[1]
     np.testing.assert_allclose(on_device.numpy(got), expected, atol=1e-12)
+
+
+@ONLY
+def test_features_that_lie_first_are_copied_once(on_device, monkeypatch):
+    """Not for each block of queries."""
+    monkeypatch.setattr(on_cupy, "_MOST_QUERIES", 2)
+    copied, as_matrices = [], cublas.as_matrices
+    monkeypatch.setattr(cublas, "as_matrices", lambda x: copied.append(x) or as_matrices(x))
+    steps, multiply = [], cublas.multiply
+
+    def seen(rows, table, *others):
+        steps.append(cublas.steps_of(table)[-2:])
+        multiply(rows, table, *others)
+
+    monkeypatch.setattr(cublas, "multiply", seen)
+    x = np.random.default_rng(0).standard_normal((3, 9, 4, 2))
+    there = on_device.array(x)
+    got = scaled_dot_product_attention(
+        there, there, there, mask=CausalMask(), feature_axis=0, seq_axis=1
+    )
+    _, expected, _ = loops(x.T, x.T, x.T, mask=~np.tri(9, dtype=bool))
+    np.testing.assert_allclose(on_device.numpy(got).T, expected, atol=1e-12)
+    assert len(copied) == 3
+    assert all(1 in pair for pair in steps)

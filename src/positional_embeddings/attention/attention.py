@@ -169,6 +169,10 @@ def scaled_dot_product_attention(
     computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
     is sharded over devices gathers it: a `block_size` of all queries and keys has none.
 
+    With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
+    `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
+    precision add up in float32, and a kernel or two. Nothing waits for the device.
+
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.

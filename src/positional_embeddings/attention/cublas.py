@@ -33,9 +33,9 @@ def multiply(
     """Write ``alpha * rows @ table + beta * out`` to `out`.
 
     `out` has all axes of both, and contiguous rows. It is float32 for operands in half precision,
-    which cuBLAS adds up in float32. An operand is copied only if neither axis of its matrices is
-    contiguous. Rows that meet one table, such as those of heads that share keys, are rows of one
-    matrix. Of the other axes cuBLAS goes along the longest; each place on the rest is a call.
+    which cuBLAS adds up in float32. Operands are copied unless they lie `as_matrices`. Rows that
+    meet one table, such as those of heads that share keys, are rows of one matrix. Of the other
+    axes cuBLAS goes along the longest; each place on the rest is a call.
     """
     if out.size == 0:
         return
@@ -48,9 +48,7 @@ def multiply(
     of_rows = _leading((row.length, inner), (row.rows, steps_of(rows)[-1]))
     of_table = _leading((inner, columns), steps_of(table)[-2:])
     if of_rows is None or of_table is None:
-        rows = rows.copy(order="C") if of_rows is None else rows
-        table = table.copy(order="C") if of_table is None else table
-        multiply(rows, table, out, space, alpha, beta)
+        multiply(rows.copy(order="C"), table.copy(order="C"), out, space, alpha, beta)
         return
     axes.sort()
     batch = axes.pop() if axes else Axis()
@@ -77,6 +75,12 @@ def multiply(
             cublas.CUBLAS_COMPUTE_64F if in_double else cublas.CUBLAS_COMPUTE_32F,
             cublas.CUBLAS_GEMM_DEFAULT,
         )
+
+
+def as_matrices(array: Array) -> Any:
+    """Return an array, copied if neither of its last two axes is contiguous."""
+    is_read = _leading(array.shape[-2:], steps_of(array)[-2:]) is not None
+    return array if is_read else array.copy(order="C")
 
 
 def steps_of(array: Array) -> list[int]:

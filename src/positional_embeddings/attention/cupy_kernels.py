@@ -59,11 +59,9 @@ __device__ Sum joined(Sum a, Sum b) {
 }
 
 __device__ Sum joined_over_warp(Sum sum) {
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const Sum other = {__shfl_xor_sync(0xffffffff, sum.highest, distance),
-                       __shfl_xor_sync(0xffffffff, sum.total, distance)};
-    sum = joined(sum, other);
-  }
+  for (int distance = 16; distance > 0; distance /= 2)
+    sum = joined(sum, {__shfl_xor_sync(0xffffffff, sum.highest, distance),
+                       __shfl_xor_sync(0xffffffff, sum.total, distance)});
   return sum;
 }
 
@@ -151,7 +149,8 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax
 # block has the features of one query, and each of its threads every blockDim.x-th of them. If one
 # of them is not finite, all threads add up the values again, without those of hidden keys; if a
 # value that is left is not finite, the output and the logarithm of the sum of exponentials are NaN.
-_ADD_SUMS = """extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
+_ADD_SUMS = """
+extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
   const Index row = blockIdx.x;
   output += start_of(plan.output, plan, row);
   value += start_of(plan.value, plan, row);

@@ -34,6 +34,7 @@ def attend(
     space, xp = scores.space, scores.space.xp
     like = {"dtype": space.dtype, "device": space.device}
     with space.current_device(query.device, xp):
+        query, key, value = map(cublas.as_matrices, (query, key, value))
         shape = (*_rows(query, key), query.shape[-2])
         output = xp.empty((*shape, value.shape[-1]), **like)
         lse = xp.empty((*shape, 1), **like) if scores.with_lse else None
