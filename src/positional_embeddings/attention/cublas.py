@@ -1,10 +1,11 @@
 """Products of CuPy's arrays as they lie in memory, by cuBLAS."""
 
+from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
 
 # cudaDataType_t
@@ -77,7 +78,7 @@ def multiply(
         )
 
 
-def as_matrices(array: Array) -> Any:
+def as_matrices(array: Array) -> Array:
     """Return an array, copied if neither of its last two axes is contiguous."""
     is_read = _leading(array.shape[-2:], steps_of(array)[-2:]) is not None
     return array if is_read else array.copy(order="C")
@@ -102,7 +103,7 @@ def _merged_axes(rows: Array, table: Array, out: Array) -> list[Axis]:
     return merged
 
 
-def _leading(lengths: Any, steps: Any) -> Leading | None:
+def _leading(lengths: Sequence[int], steps: Sequence[int]) -> Leading | None:
     """Return how to read a matrix, None if neither its rows nor its columns are contiguous."""
     for transposed, order in enumerate((slice(None), slice(None, None, -1))):
         (count, length), (step, inner) = lengths[order], steps[order]
@@ -111,7 +112,7 @@ def _leading(lengths: Any, steps: Any) -> Leading | None:
     return None
 
 
-def _handle_and_library() -> tuple[int, Any]:
+def _handle_and_library() -> tuple[int, Namespace]:
     """Return the handle of cuBLAS for the current device and stream, and its functions."""
     from cupy.cuda.device import get_cublas_handle  # noqa: PLC0415
     from cupy_backends.cuda.libs import cublas  # noqa: PLC0415

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any
 
 from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.namespace import Array
@@ -15,10 +14,11 @@ from positional_embeddings.masks.mask import AnyMask, Mask
 from positional_embeddings.masks.points import Window
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
+# These numbers are estimates: no GPU has chosen them yet.
 # Scores of a block: enough for a launch to be worth it, 64 MB in float32.
 _MOST_SCORES = 2**24
 # Queries of a block: more would meet many keys that a mask hides, fewer would be slow to multiply.
-# Of heads that share keys there may be fewer: scores then take no more room than the keys do.
+# Of heads that share keys there may be fewer: scores then take about as much room as the keys.
 _MOST_QUERIES, _FEWEST_QUERIES = 512, 64
 # Keys that queries meet together; only more of them need an online softmax.
 _MOST_KEYS = 2**18
@@ -26,7 +26,7 @@ _MOST_KEYS = 2**18
 
 def attend(
     scores: Scores, query: Array, key: Array, value: Array, *, block_size: int | None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), in blocks of queries with all keys that they see.
 
     A `block_size` is the number of queries of a block, and of the keys that they meet together.
@@ -48,7 +48,7 @@ def attend(
     return output, lse
 
 
-def weights(scores: Scores, query: Array, key: Array) -> Any:
+def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     with scores.space.current_device(query.device, scores.space.xp):
         queries, keys = (((0, array.shape[-2]),) for array in (query, key))
@@ -145,7 +145,7 @@ def _products(
     return block._replace(low=max(ahead - left, -FAR), high=min(ahead + right + 1, FAR))
 
 
-def _window(mask: Any) -> Window | None:
+def _window(mask: object) -> Window | None:
     """Return how many keys before and after its own position a query sees, if that is all."""
     masks = mask.masks if isinstance(mask, AnyMask) else (mask,)
     windows = [part._window() if isinstance(part, Mask) else None for part in masks]
