@@ -21,7 +21,7 @@ from cupy._core._scalar import CScalar
 from cupy.cuda import nvrtc
 
 from positional_embeddings.angles import exact as angle_kernel
-from positional_embeddings.attention import cupy_kernels as attention_kernel
+from positional_embeddings.attention import cupy_kernels as attention_kernels
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"
@@ -36,13 +36,6 @@ OPTIONS = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
 HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
 # The kinds of arguments of an ElementwiseKernel, as CuPy numbers them.
 ARRAY, INDEXER, NUMBER = 1, 2, 3
-# The arrays (T: of the dtype to compute in) and numbers of the kernels of an attention.
-ATTENTION = {
-    "masked_scores": ("T", "bool", "T", "T", *[NUMBER] * 5, "T"),
-    "exp_below": ("T", "T", NUMBER, "T"),
-    "share": ("T", "T", "T"),
-    "weighted_without_zeros": ("T", "T", "T", "T", *[NUMBER] * 4, "T"),
-}
 # Integer positions or real ones, and the dtype of the tables.
 ANGLES = tuple(product((True, False), ("float32", "float64")))
 # Extensions of the standard, whose functions are looked up.
@@ -96,6 +89,18 @@ def vector_kernels() -> list[tuple[str, str]]:
     return made
 
 
+def kernels_of_attention() -> list[tuple[str, str]]:
+    """Return a name and the source of each kernel of an attention, for each way it is made."""
+    names = attention_kernels.SOURCES
+    return [
+        (
+            f"{name}, {given}, {axes} axes",
+            attention_kernels.source(name, number, given, axes),
+        )
+        for name, (given, number), axes in product(names, NUMBERS, AXES)
+    ]
+
+
 def elementwise_kernels() -> list[tuple[str, str]]:
     """Return a name and the source that CuPy makes of each kernel element by element."""
     made = []
@@ -106,10 +111,6 @@ def elementwise_kernels() -> list[tuple[str, str]]:
         parts = ["float64"] * (3 if integral else 5)
         kinds = ("int64" if integral else "float64", *parts, NUMBER, table, table)
         kernel = angle_kernel.kernel_of(cupy, integral=integral)
-        made.append(_source(kernel, kinds, ndim, index))
-    for name, number, ndim, index in product(ATTENTION, ("float32", "float64"), AXES, INDICES):
-        kinds = tuple(number if kind == "T" else kind for kind in ATTENTION[name])
-        kernel = attention_kernel.kernel_by_name(name, cupy)
         made.append(_source(kernel, kinds, ndim, index))
     return made
 
@@ -183,7 +184,7 @@ def main() -> int:
     print(f"{len(names_called())} names that src/ calls, {len(wrong)} missing")
     start = time.perf_counter()
     version = ".".join(map(str, nvrtc.getVersion()))
-    kernels = [*vector_kernels(), *elementwise_kernels()]
+    kernels = [*vector_kernels(), *kernels_of_attention(), *elementwise_kernels()]
     programs = [(*kernel, of) for kernel in kernels for of in ARCHITECTURES]
     with ThreadPoolExecutor() as pool:
         wrong += [

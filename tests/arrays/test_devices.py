@@ -130,6 +130,12 @@ def test_calls_on_the_current_device(two_devices):
         layer = pe.T5Bias(2, embeddings=cupy.asarray(bias.embeddings))
         assert layer(3).device == other
         np.testing.assert_array_equal(layer(3).get(), bias(3))
+    # Where another device is current, an attention is computed on that of its arrays.
+    got = pe.scaled_dot_product_attention(own, own, own, mask=pe.CausalMask())
+    assert got.device == other
+    expected = pe.scaled_dot_product_attention(q, q, q, mask=pe.CausalMask())
+    with other:
+        np.testing.assert_allclose(got.get(), expected, atol=1e-12)
 
 
 class Device:

@@ -20,9 +20,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.arrays import threads as _threads
-from positional_embeddings.arrays.libraries.cupy import CuPy
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores
 
@@ -568,61 +566,6 @@ def test_one_query_over_many_keys_copies_none_of_them(layout, hides):
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     means = np.einsum("...qk,...kd->...qd", powers / powers.sum(-1, keepdims=True), rows[2])
     np.testing.assert_allclose(np.moveaxis(got, (seq, feature), (-2, -1)), means, atol=2e-6)
-
-
-class Multiplied(np.ndarray):
-    """Notes of each batched product how far apart neighbours in its operand of all keys are."""
-
-    steps = ()
-
-    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
-        if ufunc is np.matmul:
-            of_keys = max(inputs, key=np.size)
-            if of_keys.ndim > 2:
-                Multiplied.steps = (*Multiplied.steps, of_keys.strides[-1])
-        plain = [np.asarray(x) if isinstance(x, Multiplied) else x for x in inputs]
-        into = {"out": tuple(map(np.asarray, out))} if out else {}
-        return getattr(ufunc, method)(*plain, **into, **options).view(Multiplied)
-
-
-HEADS = {  # of queries and of keys
-    "no heads": ((), ()),
-    "heads": ((3,), (3,)),
-    "a shared head": ((4,), (1,)),
-    "groups": ((2, 4), (2, 2)),
-}
-
-
-@pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize("q_len", [1, 5, 20])
-@pytest.mark.parametrize("block_size", [None, 25])
-def test_products_of_a_library_that_copies_what_is_transposed(
-    monkeypatch, heads, q_len, block_size
-):
-    """As CuPy's do: keys are not transposed for queries that are fewer than the features."""
-    monkeypatch.setattr(NumPy, "matmul", CuPy.matmul)
-    monkeypatch.setattr(NumPy, "into", CuPy.into)
-    monkeypatch.setattr(NumPy, "total", Space.total)  # no product
-    monkeypatch.setattr(Multiplied, "steps", ())
-    rng = np.random.default_rng(0)
-    (of_q, of_k), mask = HEADS[heads], rng.random((q_len, 40)) < 0.4
-    q = rng.standard_normal((*of_q, q_len, 16))
-    k, v = rng.standard_normal((2, *of_k, 40, 16))
-    got = scaled_dot_product_attention(
-        *(x.view(Multiplied) for x in (q, k, v)),
-        mask=mask.view(Multiplied),
-        enable_gqa=bool(of_k),
-        block_size=block_size,
-        feature_axis=-1,
-        seq_axis=-2,
-    )
-    if q_len < 16:
-        assert set(Multiplied.steps) == ({8} if of_k not in ((), (1,)) else set())
-    if of_q:
-        k, v = (np.repeat(x, of_q[-1] // of_k[-1], axis=-3) for x in (k, v))
-    powers = np.where(mask, 0, np.exp(np.einsum("...qd,...kd->...qk", q, k) / 4))
-    means = np.einsum("...qk,...kd->...qd", powers / powers.sum(-1, keepdims=True), v)
-    np.testing.assert_allclose(got, means, atol=1e-14)
 
 
 # Axes of sequence, heads, batch and features.

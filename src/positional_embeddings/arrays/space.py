@@ -71,7 +71,7 @@ class Space:
     reads_values = False  # values can be read at once, outside a trace
     shows_tracing = False  # an array of a trace has a type of its own
     has_fmod = False  # there is a remainder that is never rounded
-    compiles_kernels = False  # `ElementwiseKernel` compiles what is computed of an element
+    compiles_kernels = False  # its kernels, written in CUDA, are compiled at their first call
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated

@@ -1,7 +1,6 @@
 """Attention from all scores at once."""
 
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.attention import cupy_kernels
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
@@ -12,7 +11,6 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
-    Kernels need no such check.
     """
     space, queries, seen = scores.space, scores.layout.queries, scores.seen
     if seen is not scores.layout.keys:
@@ -23,7 +21,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         return weighted_sums(weights, value, space), lse
     mask = scores.mask_between(queries, seen) if scores.is_masked else None
     bias = None if scores.bias is None else scores.bias_between(queries, seen)
-    if space.is_readable(query) and not space.compiles_kernels:
+    if space.is_readable(query):
         logits = products(query, key, space, scores.scale)
         checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)
@@ -33,10 +31,6 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
-    if space.compiles_kernels:
-        weights, lse = _weights(scores, query, key, mask, bias)
-        output = multiply(weights, value, space)
-        return cupy_kernels.weighted_without_zeros(output, weights, value, space.xp), lse
     key, value, nonfinite = without_nonfinite(key, value, space)
     weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
     return multiply(weights, value, space), lse
@@ -46,7 +40,7 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     space, layout = scores.space, scores.layout
     key, nonfinite = space.astype(key, space.dtype), None
-    if scores.may_hide and not space.compiles_kernels:
+    if scores.may_hide:
         key, _, nonfinite = without_nonfinite(key, key, space)
     mask = scores.mask_between(layout.queries, layout.keys)
     bias = scores.bias_between(layout.queries, layout.keys)
@@ -59,9 +53,5 @@ def _weights(
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
     logits = products(query, key, space, scores.scale)
-    if space.compiles_kernels and scores.may_hide:
-        bias = None if bias is None else scores.bias_to_add(bias)
-        logits = cupy_kernels.masked_scores(logits, key, mask, bias, scores.softcap, space.xp)
-    else:
-        logits = scores.of(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
+    logits = scores.of(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
     return softmax(logits, space, scores.sinks, with_lse=scores.with_lse)

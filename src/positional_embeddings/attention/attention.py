@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan
+from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan, on_cupy
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.attention.rules import Options, Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
@@ -163,6 +163,10 @@ def scaled_dot_product_attention(
     computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
     is sharded over devices gathers it: a `block_size` of all queries and keys has none.
 
+    With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
+    `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
+    precision add up in float32, and a kernel or two. Nothing waits for the device.
+
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
@@ -300,7 +304,8 @@ def attention_weights(
     scores = scores_of({"q": q, "k": k}, rules, options)
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
-        weights = at_once.weights(scores, *layout.rows((q, k), space))
+        way = on_cupy if space.compiles_kernels else at_once
+        weights = way.weights(scores, *layout.rows((q, k), space))
     return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
@@ -363,7 +368,7 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
-    """Return the way to compute: at once, in blocks, in loops of the library, or chunk by chunk.
+    """Return the way to compute: at once, in blocks, by kernels, in loops, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
@@ -374,6 +379,8 @@ def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
     count = float("nan") if seen is None else layout.scores_per_key * seen
     if 0 in (count, v.shape[layout.feature]):
         return at_once.attend
+    if space.compiles_kernels:
+        return on_cupy.attend
     is_traced = space.loops() is not None
     most = jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     numbers = float("nan") if None in k.shape else prod(k.shape)

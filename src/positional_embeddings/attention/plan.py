@@ -73,7 +73,7 @@ def plan(
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
     cutter = _Cutter(reach, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
     apart = intersect(global_queries, ((0, q_len),))
-    portions = _pack(apart, q_block) + _pack(complement(apart, q_len), q_block)
+    portions = pack_ranges(apart, q_block) + pack_ranges(complement(apart, q_len), q_block)
     blocks = [block for part in portions for block in cutter.cut(part, reach(part), ((0, k_len),))]
     pairs = (pair for block in blocks for pair in block.blocks())
     masked = sum(queries.size * at.keys.size for queries, at in pairs if at.is_masked)
@@ -132,7 +132,7 @@ def _longest(most: int, queries: int) -> int:
 
 
 def _key_blocks(keys: Ranges, longest: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
-    return tuple(KeyBlock(span_of(*pack), is_masked) for pack in _pack(keys, longest))
+    return tuple(KeyBlock(span_of(*pack), is_masked) for pack in pack_ranges(keys, longest))
 
 
 def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
@@ -144,7 +144,7 @@ def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     return ((start, middle),), ((middle, stop),)
 
 
-def _pack(ranges: Ranges, longest: int) -> list[Ranges]:
+def pack_ranges(ranges: Ranges, longest: int) -> list[Ranges]:
     """Cut ranges into equal parts of at most `longest` positions, and put short ones together."""
     packs: list[list[tuple[int, int]]] = []
     room = 0

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention import cupy_kernels
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 _TINY = 2.0**-60
@@ -72,8 +71,6 @@ def softmax(
         shape = (*scores.shape[:-1], 1)
         lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
         return scores, lse if sinks is None else xp.maximum(lse, sinks)
-    if space.compiles_kernels and sinks is None and not with_lse:
-        return cupy_kernels.softmax(scores, xp), None
     highest = space.highest(scores)
     if sinks is not None:
         highest = xp.maximum(highest, _finite(sinks, space))

@@ -1,6 +1,5 @@
 """CuPy: devices, streams, and kernels that are launched one by one."""
 
-from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
@@ -32,17 +31,6 @@ class CuPy(Space):
     def undisturbed(self, x: Array) -> Any:
         return x.device
 
-    def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
-        return function(x, *others, out=x)
-
-    def matmul(self, rows: Array, table: Array) -> Array:
-        # It makes both operands contiguous, and writes lists of pointers for an axis that
-        # broadcasts: it would copy a transposed table of all keys.
-        few = rows.shape[-2] < rows.shape[-1]
-        if table.ndim == 2 or not few or table.strides[-2] != table.itemsize:
-            return rows @ table
-        return self.transpose(self.transpose(table) @ self.transpose(rows))
-
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> Any:
         # Elsewhere it refuses to compute, and its creation functions make their arrays on the
@@ -57,6 +45,7 @@ class CuPy(Space):
     def table_key(self) -> Any:
         # One stream does not wait for what another one computes or copies, nor before memory that
         # it has freed is written to: arrays that are kept have to stay with their stream.
-        pointer = self.xp.cuda.get_current_stream(int(self.device)).ptr
+        device = -1 if self.device is None else int(self.device)  # -1 is the current one
+        pointer = self.xp.cuda.get_current_stream(device).ptr
         # The default streams of all threads have one pointer.
         return *super().table_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)
