@@ -212,7 +212,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             std[gap, j] = as_caller(estimator.predict, places, return_std=True)[1]
         return std
 
-    def _gaps(self, X: Any) -> tuple[HostArray, dict[int, tuple[Any, HostArray, HostArray]]]:
+    def _gaps(
+        self, X: frames.Table
+    ) -> tuple[HostArray, dict[int, tuple[Any, HostArray, HostArray]]]:
         """Return a table as numbers; and what fills each column with gaps, at which rows, where."""
         check_is_fitted(self)
         rows, gaps = self._read(X, reset=False), {}
@@ -238,12 +240,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         wanted = rows.places[np.isnan(rows.values[:, j]), :]
         gaps = KnownGaps(*known, wanted, self._periods)
         for period in gaps.never_measured(wanted)[:1]:
-            message = (
-                f"Column {name!r} has gaps at phases of the {period.period} that "
-                "were never measured. They are filled by straight lines; leave this period out of "
-                "`periods` if its phases are alike."
-            )
-            warn(message, UserWarning, stacklevel=2)
+            message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
+            message += "measured. They are filled by straight lines; leave this period out of "
+            warn(f"{message}`periods` if its phases are alike.", UserWarning, stacklevel=2)
         return gaps
 
     def _periods_of(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
@@ -270,7 +269,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             found.append(kernel)
         return found
 
-    def _read(self, X: Any, *, reset: bool) -> "_Rows":
+    def _read(self, X: frames.Table, *, reset: bool) -> "_Rows":
         """Return a table as numbers, and where its rows are."""
         table = X
         if self._texts and frames.is_frame(X):
@@ -298,7 +297,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_value("positions", "have no gaps", "NaN among them")
         return _Rows(values, places, at, columns)
 
-    def _index(self, X: Any) -> Any:
+    def _index(self, X: frames.Table) -> Array:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
@@ -310,7 +309,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
         return check_array(rows, dtype=np.float64, input_name="X.index")
 
-    def _with_days(self, name: str, table: Any) -> Any:
+    def _with_days(self, name: str, table: frames.Table) -> frames.Table:
         """Return a table with times as days, where `fit` saw times, too."""
         table, times = frames.with_days(table, name)
         frames.check_times(name, times, self._times.setdefault(name, times))
@@ -330,7 +329,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return found
 
 
-def _columns_of_text(table: Any) -> list[int]:
+def _columns_of_text(table: frames.Table) -> list[int]:
     """Return the columns of a table that hold text or booleans."""
     if not frames.is_frame(table) or len(table.shape) != 2:
         return []

@@ -77,11 +77,11 @@ class Factor(Kernel):
         is_time = all(column.is_time for column in own)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
         return x[self._at]
 
-    def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
+    def _first_scale(self, x: HostArray, weight: HostArray) -> Array:
         """Return the length scales that a search begins with: Scott's rule for each column."""
         return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
 
@@ -89,7 +89,7 @@ class Factor(Kernel):
         """Return the width of each feature, in its unit."""
         return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
         return squared * (-0.5 / widening)
 
@@ -175,7 +175,7 @@ class MaternKernel(_Radial):
         self.nu = float(self.nu)
         super()._resolve_scale(own)
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         a = np.sqrt(np.maximum(squared, 0.0) * (2 * self.nu / widening))
         return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]) - a
 
@@ -199,7 +199,7 @@ class CompactKernel(_Radial):
     def _scales(self) -> list[float]:
         return [scale / _WIDTHS for scale in super()._scales()]
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
         weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
         return np.log(np.maximum(weight, exp(LEAST_SCORE)))
@@ -208,7 +208,7 @@ class CompactKernel(_Radial):
         return _WIDTHS
 
 
-def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Any:
+def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Array:
     """Return Scott's length scales: standard deviations, smaller with more samples.
 
     A range of quartiles that is smaller counts, so that a sample far from all others does not.
@@ -287,7 +287,7 @@ class PeriodicKernel(Factor):
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
         return _PART_OF_PERIOD * self._length()
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         x, period = x[self._at], self.period
         if period in DAYS:
             x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
@@ -332,7 +332,7 @@ class SphereKernel(Factor):
     def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         latitude, longitude = x[self._at]
         # Harmonics of degree 1 are the three coordinates.
         return spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
