@@ -932,9 +932,14 @@ CATALOGUE: dict[str, list[Call]] = {
     "sklearn.GapFiller": [
         Call(
             estimators.GapFiller,
+            {"positions": [0], "periods": 2.0, "time_zone": None},
+            lambda filler, _: filler.fit_transform(GAPS),
+        ),
+        Call(
+            estimators.GapFiller,
             {"estimator": REGRESSOR, "positions": [0]},
             lambda filler, _: filler.fit_transform(GAPS),
-        )
+        ),
     ],
     "sklearn.GapFiller.fit": [
         Call(

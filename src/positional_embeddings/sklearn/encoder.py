@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.dates import Times, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
@@ -283,6 +283,6 @@ def _kind_of(column: Any) -> str:
     return "times without a zone" if column.zone is None else f"times of the zone {column.zone}"
 
 
-def _first(column: Any) -> Any:
+def _first(column: Array) -> Array:
     is_times = isinstance(column, Times)
     return Times(column.wall[:1], column.utc[:1], column.zone) if is_times else column[:1]

@@ -4,14 +4,17 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 """
 
 from datetime import tzinfo
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.times import dates
+
+# A table or a series of pandas or polars, or an array.
+Table: TypeAlias = Any
 
 
 class Column(NamedTuple):
@@ -21,7 +24,7 @@ class Column(NamedTuple):
     zone: tzinfo | None  # in which its dates were
 
 
-def as_table(x: Any, name: str = "X") -> Any:
+def as_table(x: Any, name: str = "X") -> Table:
     """Return a series, and times or text along one axis, as a table of one column."""
     if hasattr(x, "map_partitions"):  # of dask
         hint = f" Pass {name}.compute(), or call a fitted estimator by {name}.map_partitions."
@@ -33,7 +36,7 @@ def as_table(x: Any, name: str = "X") -> Any:
     return x[:, None] if len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers" else x
 
 
-def columns_of(name: str, table: Any) -> list[tuple[str, str, Any]]:
+def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
     """Return how errors call each column, "dates", "spans" or "numbers", and it; refuse text.
 
     An array of numbers is not read.
@@ -53,7 +56,7 @@ def columns_of(name: str, table: Any) -> list[tuple[str, str, Any]]:
     return columns
 
 
-def _kind_of(column: Any) -> str:
+def _kind_of(column: Table) -> str:
     """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
     if kind == "m" or name.startswith("Duration"):
@@ -73,17 +76,17 @@ def _kind_of(column: Any) -> str:
     return "numbers"
 
 
-def is_frame(table: Any) -> bool:
+def is_frame(table: Table) -> bool:
     """Tell whether a table is one of pandas or polars."""
     return hasattr(table, "iloc") or hasattr(table, "get_columns")
 
 
-def column_of(table: Any, at: int) -> Any:
+def column_of(table: Table, at: int) -> Table:
     """Return a column of a table: a series, or an array of one axis."""
     return table.iloc[:, at] if hasattr(table, "iloc") else table[:, at]
 
 
-def with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
+def with_columns(table: Table, columns: dict[int, HostArray]) -> Table:
     """Return a copy of a table of pandas or polars with some columns replaced."""
     if hasattr(table, "iloc"):
         table = table.copy()
@@ -94,7 +97,7 @@ def with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
     return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
 
 
-def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
+def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
     """Return a table with times as days since 1970-01-01 UTC, and its columns if any are times.
 
     Spans of time become days; anything else is returned as it came. Text is refused.
@@ -166,13 +169,13 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
         raise wrong_value(name, what, "times without a zone", hint)
 
 
-def _library_and_device(x: Any) -> str:
+def _library_and_device(x: Array) -> str:
     """Return the library and the device of an array, or of times, as errors name them."""
     x = getattr(x, "utc", x)
     return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
 
 
-def check_library(estimator: Any, method: str, x: Any, fitted: Any) -> None:
+def check_library(estimator: Any, method: str, x: Array, fitted: Array) -> None:
     """Check that an array has the library and the device of the one of `fit`."""
     came, expected = map(_library_and_device, (x, fitted))
     if came != expected:

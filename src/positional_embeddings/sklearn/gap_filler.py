@@ -1,224 +1,42 @@
 """Fill the gaps of columns from what was measured around them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
-from itertools import product
-from math import ceil, e, log, nan, pi
-from typing import Any
+from typing import Any, NamedTuple
+from warnings import warn
 
-from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.sklearn import frames
+from positional_embeddings.sklearn.gaps import KnownGaps
+from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+from positional_embeddings.times.durations import duration_of, listed
 
-# For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
-# and at once at most this fraction of all samples.
-_WINDOWS, _HIDDEN, _AT_ONCE = 24, 240, 0.2
-
-# Widths of smoothers of what a season leaves over, in lengths of the gap.
-_WIDTHS = (0.1, 0.5, 2.0)
-
-# Days of the periods that a season may have; harmonics, periods and cycles that one has, and
-# samples for each harmonic: waves with as many parameters as samples would fit any.
-_CALENDAR = (1.0, 7.0, 365.2425)
-_HARMONICS, _PERIODS, _CYCLES, _SAMPLES_OF_HARMONIC = 3, 3, 3, 6
-
-# Straight lines of the trend that is fitted with a season, and samples of each at least.
-_LINES, _SAMPLES_OF_LINE = 10, 20
-
-_OVERSAMPLING = 16  # of a periodogram
-_ROUNDED = 1e-9  # part of a length that is due to rounding
+# The periods of times that are looked for.
+_CALENDAR = ("day", "week", "year")
 
 
-class KnownGaps:
-    """A column along one coordinate, its gaps filled as hidden ones were filled best."""
+class _Rows(NamedTuple):
+    """A table as numbers, and where its rows are."""
 
-    def __init__(self, places: HostArray, y: HostArray, wanted: HostArray, *, days: bool) -> None:
-        self._x, at, counts = np.unique(places[:, 0], return_inverse=True, return_counts=True)
-        # A level apart, so that no season is lost in its rounding, and numbers with normal squares.
-        self._level = y.mean()
-        self._unit = abs(y - self._level).max() or 1.0
-        self._y = np.bincount(at, (y - self._level) / self._unit) / counts
-        self._season = _find_season(self._x, self._y, _CALENDAR if days else ())
-        found = self._find_gaps(wanted[:, 0])
-        self._learned = {octave: self._learn(length) for octave, length, _ in found}
-
-    def predict(self, places: HostArray, *, return_std: bool = False) -> Any:
-        """Return the mean, and the standard deviation of a measurement if asked for."""
-        x, (mean, std) = places[:, 0], np.full((2, places.shape[0]), nan)
-        for octave, length, at in self._find_gaps(x):
-            weights, variances = self._learned.get(octave) or self._learn(length)
-            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
-            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
-        outside = np.isnan(mean)
-        if outside.any():
-            season, _ = _fit_season(self._season, self._x, self._y)
-            model = AttentionRegressor().fit(self._x[:, None], self._y - season(self._x))
-            mean[outside], std[outside] = model.predict(x[outside, None], return_std=True)
-            mean[outside] += season(x[outside])
-        mean = self._level + self._unit * mean
-        return (mean, self._unit * std) if return_std else mean
-
-    def _find_gaps(self, x: HostArray) -> Iterator[tuple[int, float, HostArray]]:
-        """Return octaves of lengths of gaps, their median, and which places are in them."""
-        between = np.flatnonzero((x >= self._x[0]) & (x < self._x[-1]))
-        right = np.searchsorted(self._x, x[between], side="right")
-        lengths = np.minimum(self._x[right] - self._x[right - 1], (self._x[-1] - self._x[0]) / 2)
-        octaves = np.round(np.log2(lengths)).astype(int)
-        for octave in np.unique(octaves):
-            at = octaves == octave
-            yield int(octave), float(np.median(lengths[at])), between[at]
-
-    def _candidates(self, length: float, at: HostArray, hidden: Any = None) -> Any:
-        """Return what each candidate says in gaps, or at hidden samples, (candidates, places)."""
-        seen = slice(None) if hidden is None else ~hidden
-        x, y = self._x[seen], self._y[seen]
-        season, _ = _fit_season(self._season, x, y)
-        rest = self._y - season(self._x)
-        found = [season(at) + np.interp(at, x, rest[seen])]
-        for width in _WIDTHS:
-            model, places = AttentionRegressor(length_scale=width * length), self._x[:, None]
-            if hidden is None:
-                smooth = model.fit(places, rest).predict(at[:, None])
-            else:  # each window by itself
-                goes_on = hidden & np.roll(hidden, 1)
-                first = np.where(goes_on, 0, np.arange(hidden.size))
-                model.fit(places, rest, groups=np.maximum.accumulate(first))
-                smooth = model.predict_left_out()[hidden]
-            found.append(season(at) + smooth)
-        return np.stack([np.interp(at, x, y), season(at), *found])
-
-    def _learn(self, length: float) -> tuple[HostArray, HostArray]:
-        """Return weights of candidates, and variances at edges and inside, by hidden windows."""
-        windows = _hide_windows(self._x, length)
-        if not windows:
-            return np.ones(1), np.full(2, nan)
-        found = [self._candidates(length, self._x[h], h) - self._y[h] for h in windows]
-        errors = np.concatenate(found, axis=1).T
-        count = sum(int((h & ~np.roll(h, 1)).sum()) for h in windows)
-        weights = _convex(errors, count)
-        inside = np.concatenate([_inside(self._x[~h], self._x[h]) for h in windows])
-        freedom = max(count - int(np.count_nonzero(weights)), 1)
-        return weights, nnls(inside, count / freedom * (errors @ weights) ** 2)[0]
-
-
-def _convex(errors: HostArray, windows: int) -> Any:
-    """Return the weights of candidates, not negative and of sum 1, of the least squared error.
-
-    Few windows show little: the squared weights of all but the first candidate cost its mean
-    squared error in a window. Weights of sum s cost s**2 times as much as weights of sum 1.
-    """
-    cost = np.linalg.norm(errors[:, 0]) / windows**0.5
-    rows = np.concatenate([errors, cost * np.eye(errors.shape[1])[1:]])
-    rows = np.concatenate([rows / (np.linalg.norm(rows) or 1.0), np.ones((1, errors.shape[1]))])
-    weights = nnls(rows, np.eye(rows.shape[0])[-1])[0]
-    return weights / weights.sum()
-
-
-def _inside(x: HostArray, at: HostArray) -> Any:
-    """Return 1, and how far inside gaps places are, as the variance of a random walk grows."""
-    right = np.searchsorted(x, at, side="right")
-    part = (at - x[right - 1]) / (x[right] - x[right - 1])
-    return np.stack([np.ones_like(at), part * (1 - part)], axis=1)
-
-
-def _hide_windows(x: HostArray, length: float) -> list[HostArray]:
-    """Return which samples are hidden, in windows as long as a gap, some windows at once."""
-    if x.size < 3:
-        return []
-    starts = np.arange(1, x.size - 1)
-    stops = np.searchsorted(x, x[starts - 1] + length * (1 - _ROUNDED))
-    stops = np.clip(stops, starts + 1, x.size - 1)
-    true = x[stops] - x[starts - 1]
-    long = true >= length * (1 - _ROUNDED)
-    fits = np.flatnonzero(long & (true <= 1.5 * true[long].min()))
-    samples = np.mean(stops[fits] - starts[fits])
-    count = min(fits.size, max(_WINDOWS, ceil(_HIDDEN / samples)))
-    drawn = np.sort(np.random.default_rng(0).choice(fits, count, replace=False))
-    rounds = min(count, ceil(count * samples / (_AT_ONCE * x.size)))
-    windows = []
-    for first in range(rounds):
-        hidden, last = np.zeros(x.size, dtype=bool), 0
-        for i in drawn[first::rounds]:
-            if starts[i] > last:  # its left neighbour is seen
-                hidden[starts[i] : stops[i]], last = True, stops[i]
-        windows.append(hidden)
-    return windows
-
-
-def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[Any, HostArray]:
-    """Return a season, and the straight line through the rest, as a function; and what is left.
-
-    The season is fitted together with straight lines that meet; what is left is without both.
-    """
-    origin, span = x[0], (x[-1] - x[0]) or 1.0
-
-    def waves(at: HostArray) -> Any:
-        return np.exp(2j * pi * np.outer(at - origin, season)).view(np.float64)
-
-    knots = np.linspace(0, 1, max(1, min(_LINES, x.size // _SAMPLES_OF_LINE)), endpoint=False)
-    lines = np.maximum((x[:, None] - origin) / span - knots, 0.0)
-    design = np.concatenate([waves(x), np.ones((x.size, 1)), lines], axis=1)
-    found = np.linalg.lstsq(design, y)[0]
-    sizes = found[: 2 * len(season)]
-    line = np.polynomial.Polynomial.fit(x, y - waves(x) @ sizes, int(x.size > 2))
-    return lambda at: waves(at) @ sizes + line(at), y - design @ found
-
-
-def _gain(before: HostArray, after: HostArray, parameters: int, least: float) -> float:
-    """Return by how much waves that leave less over lower the Bayesian information criterion.
-
-    Correlated samples count as fewer independent ones, by what is left at neighbours.
-    """
-    power = float(after @ after) + least
-    r = max(float(after[1:] @ after[:-1]) / power, 0.0)
-    n = after.size * (1 - r) / (1 + r)
-    return n * log((float(before @ before) + least) / power) - parameters * log(max(n, e))
-
-
-def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[float]:
-    """Return the frequencies of a season, harmonics and all, that have the least BIC."""
-    season: list[float] = []
-    if x.size < _SAMPLES_OF_HARMONIC:
-        return season
-    span = float(x[-1] - x[0])
-    step = max(float(np.median(np.diff(x))), span / (4 * x.size))
-    lowest, highest = _CYCLES / span, 0.5 / step
-    left, least = _fit_season(season, x, y)[1], _ROUNDED**2 * float(y @ y)
-    for _ in range(_PERIODS):
-        grid = np.bincount(np.round((x - x[0]) / step).astype(int), left)
-        frequencies = np.fft.rfftfreq(_OVERSAMPLING * grid.size, step)
-        power = np.abs(np.fft.rfft(grid, _OVERSAMPLING * grid.size)) * (frequencies >= lowest)
-        peak = float(frequencies[power.argmax()])
-        # The frequency of a peak is found, too, which counts as three (Djuric 1996).
-        bases = [(peak, 3), *((1 / period, 0) for period in calendar)]
-        best = 0.0
-        for (base, found), n in product(bases, range(1, _HARMONICS + 1)):
-            trial = [*season, *(base * k for k in range(1, n + 1))]
-            is_known = x.size >= _SAMPLES_OF_HARMONIC * len(trial)
-            if is_known and lowest <= base and base * n < highest:
-                after = _fit_season(trial, x, y)[1]
-                gain = _gain(left, after, found + 2 * n, least or 1.0)
-                if gain > best:
-                    best, chosen, over = gain, trial, after
-        if not best:
-            break
-        season, left = chosen, over
-    return season
+    values: HostArray  # (rows, columns), NaN where nothing was measured
+    places: HostArray  # (rows, coordinates)
+    at: list[int]  # columns of positions
+    columns: list[frames.Column]  # what the coordinates are
 
 
 @dataclass(repr=False, eq=False)
 class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Fill missing values of columns by a regression on where the rows are.
+    r"""Fill missing values of columns by a regression on where the rows are.
 
     Without an estimator, and with one coordinate, gaps of each length are filled in the way that
-    fills hidden windows of that length best.
+    fills hidden windows of that length best: by straight lines, splines and seasons.
 
     Parameters
     ----------
@@ -228,7 +46,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     positions : sequence of int or str, or "index", optional
         Columns that say where the rows are, such as times or places; they have no gaps, and are
         returned. "index" is the index of a pandas table or series, of one level. If None, rows
-        follow one another at equal steps, whatever the index: row i of any table is at i.
+        follow one another at equal steps, whatever the index, and each table is filled from itself.
+    periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
+        Periods of seasons, of which the record has 2.5 cycles or more, each beside those before it,
+        in the unit of the positions, or in rows. "auto" is day, week and year for times, and none
+        for numbers. In times, spans are as "12h", numbers are days, and "day", "week", "month",
+        "quarter" and "year" follow the clock.
+    time_zone : str or tzinfo, optional
+        Zone such as "Europe/Zurich", whose clock parts of the calendar follow. If None, the zone of
+        the positions. Times without a zone show a clock already, and are refused with `time_zone`.
 
     Attributes
     ----------
@@ -239,11 +65,17 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     feature_names_in_ : array, shape (n_features_in_,)
         Names of the columns, where they have names.
 
+    Warns
+    -----
+    UserWarning
+        If gaps are at phases of a period that were never measured, such as nights or weekends.
+        They are straight lines, whose deviations are those in the worst phase that was measured.
+
     Raises
     ------
     TypeError, ValueError
-        In `fit` and `transform`, if `positions` are not columns of the table, or hold gaps; in
-        `fit`, if nothing at all was measured in a column.
+        In `fit` and `transform`, if `positions` are not columns of the table, or hold gaps, or if
+        nothing at all was measured in a column; in `fit`, if `periods` are none of the positions.
 
     See Also
     --------
@@ -251,24 +83,27 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     Notes
     -----
-    For gaps of each octave of lengths, windows of that length are hidden, at least 24 windows and
-    240 samples, and candidates predict them: the straight line between the samples around a window;
-    a season; a season, and the straight line of what it leaves over; a season, and an
-    `AttentionRegressor` of that, 0.1, 0.5 and 2 lengths wide. Their weights are not negative, add
-    up to 1, and have the least squared error in the windows. Gaps longer than half of the record
-    are filled as gaps of half its length. Before the first sample and after the last one, a season
-    and an `AttentionRegressor` of default options predict.
+    The samples of a period are laid out in cells (cycle, phase); with few cycles, several samples
+    share a phase. The season of a cell is the mean of its phase in the other cycles, all alike or
+    weighted by :math:`(1 + d^2)^{-2}` at a distance of d cycles: attention over cycles, in which
+    no cycle sees itself. Season, trend (straight lines over a period) and what fills gaps are
+    fitted in turn. A season is there if it makes the squared error less than :math:`1 - 1 /
+    \sqrt{n}` times as large in n cycles.
 
-    A season is a straight trend and up to three harmonics each of up to three periods: parts of the
-    calendar (day, week, year) where positions are times, or peaks of the periodogram. A period
-    has three cycles or more in the record, six samples or more for each harmonic, and lowers the
-    Bayesian information criterion of as many samples as the correlation of neighbours leaves
-    independent.
+    Gaps are bridged by the straight line between the samples around them, the cubic spline of all
+    samples, or the line through the means of 8 samples on either side, of what no season, the
+    first, the first two ... leave over. For gaps of each octave of lengths, windows of that length
+    are hidden, at least 64 windows and 640 samples. The weights of these candidates are not
+    negative, add up to 1, and have the least squared error in the windows; where windows are few,
+    the straight line counts more. Variances are parabolas of how far inside a gap a place is. Gaps
+    longer than half of the record are filled as gaps of half its length. Before the first sample
+    and after the last one, the last value or the mean of 8 goes on upon the season, with weights
+    and variances of ends of the record that are hidden.
 
     References
     ----------
-    Breiman (1996), Stacked regressions; Djuric (1996), A model selection rule for sinusoids in
-    white Gaussian noise.
+    Breiman (1996), Stacked regressions. Cleveland et al. (1990), STL: a seasonal-trend
+    decomposition procedure based on loess.
 
     Examples
     --------
@@ -282,6 +117,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     estimator: Any = None
     _: KW_ONLY
     positions: Sequence[int] | Sequence[str] | str | None = None
+    periods: Any = "auto"
+    time_zone: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -311,20 +148,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._times: dict[str, list[frames.Column]] = {}
         table = frames.as_table(X)
         self._texts = _columns_of_text(table)
-        values, places, at = self._read(table, reset=True)
-        days = any(column.is_time for columns in self._times.values() for column in columns)
-        self.estimators_: list[Any] = [None] * values.shape[1]
-        for j in set(range(values.shape[1])).difference(at, self._texts):
-            seen = ~np.isnan(values[:, j])
-            if not seen.any():
-                came = f"none in {self.get_feature_names_out()[j]}"
-                raise wrong_value("X", "have a measurement in each column", came)
-            known = places[seen, :], values[seen, j]
-            if estimator is None and places.shape[1] == 1:
-                self.estimators_[j] = KnownGaps(*known, places[~seen, :], days=days)
-            else:
-                own = AttentionRegressor() if estimator is None else clone(estimator)
-                self.estimators_[j] = as_caller(own.fit, *known)
+        rows = self._read(table, reset=True)
+        self._periods = self._periods_of(rows.columns)
+        filled = set(range(rows.values.shape[1])).difference(rows.at, self._texts)
+        self._samples = {j: _samples_of(rows, j) for j in sorted(filled)}
+        self.estimators_: list[Any] = [None] * rows.values.shape[1]
+        for j, samples in self._samples.items():
+            self.estimators_[j] = self._fitted(j, samples, rows)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -333,7 +163,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Parameters
         ----------
         X : table or series, shape (rows, columns)
-            As in `fit`; rows may be elsewhere.
+            As in `fit`; rows may be elsewhere. What was measured in it joins the samples of `fit`,
+            and takes the place of one at the same position. If `positions` is None, another table
+            is filled from itself alone, since its rows have no place among those of `fit`.
 
         Returns
         -------
@@ -380,16 +212,65 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             std[gap, j] = as_caller(estimator.predict, places, return_std=True)[1]
         return std
 
-    def _gaps(self, X: Any) -> tuple[HostArray, dict[int, Any]]:
-        """Return a table as numbers; and what fills each column with gaps, and where they are."""
+    def _gaps(
+        self, X: frames.Table
+    ) -> tuple[HostArray, dict[int, tuple[Any, HostArray, HostArray]]]:
+        """Return a table as numbers; and what fills each column with gaps, at which rows, where."""
         check_is_fitted(self)
-        values, places, _ = self._read(X, reset=False)
-        gaps = enumerate(zip(self.estimators_, np.isnan(values).T, strict=True))
-        found = {j: (e, at, places[at, :]) for j, (e, at) in gaps if e is not None and at.any()}
-        return np.array(values), found
+        rows, gaps = self._read(X, reset=False), {}
+        for j, fitted in self._samples.items():
+            gap = np.isnan(rows.values[:, j])
+            if gap.any():
+                own, estimator = _samples_of(rows, j), self.estimators_[j]
+                samples = own if self.positions is None else _joined(own, fitted)
+                if not np.array_equal(samples, fitted):
+                    estimator = self._fitted(j, samples, rows)
+                gaps[j] = estimator, gap, rows.places[gap, :]
+        return np.array(rows.values), gaps
 
-    def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
-        """Return a table as numbers, where its rows are, and the columns of positions."""
+    def _fitted(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
+        """Return what fills a column, fitted to samples; warn of gaps at phases never measured."""
+        name = self.get_feature_names_out()[j]
+        if not samples.size:
+            raise wrong_value("X", "have a measurement in each column", f"none in {name}")
+        known = samples[:, :-1], samples[:, -1]
+        if self._periods is None:
+            own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
+            return as_caller(own.fit, *known)
+        wanted = rows.places[np.isnan(rows.values[:, j]), :]
+        gaps = KnownGaps(*known, wanted, self._periods)
+        for period in gaps.never_measured(wanted)[:1]:
+            message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
+            message += "measured. They are filled by straight lines; leave this period out of "
+            warn(f"{message}`periods` if its phases are alike.", UserWarning, stacklevel=2)
+        return gaps
+
+    def _periods_of(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
+        """Return the periods of positions in these columns, None if an estimator fills gaps."""
+        is_auto = isinstance(self.periods, str) and self.periods == "auto"
+        zone = frames.time_zone_of(self.time_zone)
+        if self.estimator is not None or len(columns) > 1:
+            if not is_auto or zone:
+                what = 'be "auto", and `time_zone` None, with an estimator or several coordinates'
+                raise wrong_value("periods", what, shown(self.periods))
+            return None
+        (column,) = columns
+        if zone and not column.is_time:
+            raise wrong_value("time_zone", "be None for positions of numbers", shown(zone))
+        frames.check_zone("positions", column.zone, zone)
+        calendar = _CALENDAR if column.is_time else ()
+        found = []
+        for i, period in enumerate(calendar if is_auto else listed("periods", self.periods)):
+            scale_of(f"periods[{i}]", period, is_time=column.is_time, is_period=True)  # checks it
+            span = duration_of(period)
+            is_part = isinstance(span, str) and span in DAYS
+            kernel = PeriodicKernel(period, 1.0, time_zone=zone if is_part else None)
+            kernel._resolve(columns, [])
+            found.append(kernel)
+        return found
+
+    def _read(self, X: frames.Table, *, reset: bool) -> "_Rows":
+        """Return a table as numbers, and where its rows are."""
         table = X
         if self._texts and frames.is_frame(X):
             texts = [j for j in self._texts if j < X.shape[1]]
@@ -397,6 +278,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
         values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
+        columns = [frames.Column(is_time=False, zone=None)]
         if self.positions is None:
             index: Any = getattr(X, "index", None)
             is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
@@ -406,14 +288,16 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             places = np.arange(values.shape[0], dtype=np.float64)[:, None]
         elif isinstance(self.positions, str) and self.positions == "index":
             places = self._index(X)
+            columns = self._times["X.index"] or columns
         else:
             at = self._positions_at(values.shape[1])
             places = values[:, at].astype(np.float64)
+            columns = [self._times["X"][j] for j in at] if self._times["X"] else columns * len(at)
         if np.isnan(places).any():
             raise wrong_value("positions", "have no gaps", "NaN among them")
-        return values, places, at
+        return _Rows(values, places, at, columns)
 
-    def _index(self, X: Any) -> Any:
+    def _index(self, X: frames.Table) -> Array:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
@@ -425,7 +309,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
         return check_array(rows, dtype=np.float64, input_name="X.index")
 
-    def _with_days(self, name: str, table: Any) -> Any:
+    def _with_days(self, name: str, table: frames.Table) -> frames.Table:
         """Return a table with times as days, where `fit` saw times, too."""
         table, times = frames.with_days(table, name)
         frames.check_times(name, times, self._times.setdefault(name, times))
@@ -445,9 +329,24 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return found
 
 
-def _columns_of_text(table: Any) -> list[int]:
+def _columns_of_text(table: frames.Table) -> list[int]:
     """Return the columns of a table that hold text or booleans."""
     if not frames.is_frame(table) or len(table.shape) != 2:
         return []
     columns = enumerate(frames.column_of(table, j) for j in range(table.shape[1]))
     return [j for j, c in columns if any(isinstance(v, str | bool | np.bool_) for v in c)]
+
+
+def _samples_of(rows: _Rows, j: int) -> Array:
+    """Return where a column was measured, and what, (samples, coordinates + 1)."""
+    samples = np.column_stack([rows.places, rows.values[:, j]])
+    return samples[~np.isnan(samples[:, -1]), :]
+
+
+def _joined(samples: HostArray, fitted: HostArray) -> Array:
+    """Return samples beside those of `fit` at other places; those of `fit` if none is new."""
+    if set(map(tuple, samples)) <= set(map(tuple, fitted)):
+        return fitted
+    taken = set(map(tuple, samples[:, :-1]))
+    others = [tuple(place) not in taken for place in fitted[:, :-1]]
+    return np.concatenate([samples, fitted[others, :]])

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
+from positional_embeddings.arrays.namespace import Array, HostArray, is_real_number, np
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import frames
@@ -26,7 +26,7 @@ from positional_embeddings.times.durations import duration_of, listed, order_of_
 LOO = "loo"
 
 # Mean lengths of the parts of the calendar, in days.
-_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
 # Widths in the length scale of a compact kernel: it is about as wide as a Gaussian kernel of one.
 _WIDTHS = 4.0
@@ -77,11 +77,11 @@ class Factor(Kernel):
         is_time = all(column.is_time for column in own)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
         return x[self._at]
 
-    def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
+    def _first_scale(self, x: HostArray, weight: HostArray) -> Array:
         """Return the length scales that a search begins with: Scott's rule for each column."""
         return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
 
@@ -89,7 +89,7 @@ class Factor(Kernel):
         """Return the width of each feature, in its unit."""
         return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
         return squared * (-0.5 / widening)
 
@@ -175,7 +175,7 @@ class MaternKernel(_Radial):
         self.nu = float(self.nu)
         super()._resolve_scale(own)
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         a = np.sqrt(np.maximum(squared, 0.0) * (2 * self.nu / widening))
         return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]) - a
 
@@ -199,7 +199,7 @@ class CompactKernel(_Radial):
     def _scales(self) -> list[float]:
         return [scale / _WIDTHS for scale in super()._scales()]
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Any:
+    def _score(self, squared: HostArray, widening: HostArray) -> Array:
         r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
         weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
         return np.log(np.maximum(weight, exp(LEAST_SCORE)))
@@ -208,7 +208,7 @@ class CompactKernel(_Radial):
         return _WIDTHS
 
 
-def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Any:
+def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Array:
     """Return Scott's length scales: standard deviations, smaller with more samples.
 
     A range of quartiles that is smaller counts, so that a sample far from all others does not.
@@ -261,12 +261,12 @@ class PeriodicKernel(Factor):
         is_time = all(column.is_time for column in own)
         period = duration_of(self.period) if is_time else self.period
         zone = frames.time_zone_of(self.time_zone)
-        if is_time and isinstance(period, str) and period in _DAYS:
+        if is_time and isinstance(period, str) and period in DAYS:
             for column in own:
                 frames.check_zone("X", column.zone, zone)
             self.period, self.time_zone = period, zone or own[0].zone
         elif zone is not None:
-            what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
+            what = f"be None unless `period` is {' or '.join(map(repr, DAYS))}, of times"
             raise wrong_value("time_zone", what, shown(zone))
         else:
             self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
@@ -274,14 +274,22 @@ class PeriodicKernel(Factor):
 
     def _length(self) -> float:
         """Return the mean length of a period."""
-        return float(_DAYS.get(self.period, self.period))
+        return float(DAYS.get(self.period, self.period))
+
+    def _cycles_before(self, x: HostArray) -> Array:
+        """Return the number of periods before places; its fraction is the phase."""
+        if self.period not in DAYS:
+            return x / self.period
+        clock = _wall_clock(x, self.time_zone)
+        phase = cycles_of(clock, self.period)
+        return np.round(clock.astype(np.int64) / (86400e6 * self._length()) - phase) + phase
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
         return _PART_OF_PERIOD * self._length()
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         x, period = x[self._at], self.period
-        if period in _DAYS:
+        if period in DAYS:
             x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
         return cyclic_encoding(x, period).reshape(-1, x.shape[1])
 
@@ -324,7 +332,7 @@ class SphereKernel(Factor):
     def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         latitude, longitude = x[self._at]
         # Harmonics of degree 1 are the three coordinates.
         return spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
@@ -403,8 +411,8 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
         return length_of(name, span) / DAY
     if not isinstance(span, str):
         return checks.positive_number(name, span)
-    if is_time and is_period and span in _DAYS:
-        return _DAYS[span]
+    if is_time and is_period and span in DAYS:
+        return DAYS[span]
     what = "be a positive number" + ("" if is_period else ' or "loo"')
     what += ', or a span such as "30D" or "12h"' if is_time else ""
     raise wrong_value(name, what, shown(scale))

@@ -17,10 +17,10 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import is_complex, is_real_floating
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
-from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
+from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
 from positional_embeddings.times.dates import is_missing
 
 # The most samples that are left out, and around which balls are hidden; the number of balls.
@@ -211,7 +211,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.__dict__ = dict(vars(fitted))
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+    def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
         X, self._times = frames.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
@@ -229,7 +229,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
 
-    def _check_leave_out(self, samples: Samples, labels: Any, is_time: list[bool]) -> Hidden:
+    def _check_leave_out(self, samples: Samples, labels: Array, is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample; `labels` are its groups, or None."""
         radius, left = 0.0, np.zeros_like(samples.weight)
         if self.leave_out is not None:
@@ -287,7 +287,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         moved = (found.at_query * self._smoother.of_twins)[place] * deviation
         return self._restore(found.mean[:, place] - moved)
 
-    def _restore(self, rows: HostArray, dtype: Dtype = None) -> Any:
+    def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
         space = space_of(X=self._empty)
@@ -313,7 +313,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return kernel
 
 
-def _numbers_of(name: str, array: Any) -> HostArray:
+def _numbers_of(name: str, array: Array) -> HostArray:
     """Return an array of any library as one of NumPy in float64."""
     is_real = not is_complex(array.dtype)
     numbers = space_of(array=array).to_numpy(array) if is_real else array
@@ -322,14 +322,14 @@ def _numbers_of(name: str, array: Any) -> HostArray:
     return numbers.astype(np.float64, copy=False)
 
 
-def _array_of(name: str, values: Any, asarray: Callable[[Any], Any]) -> Any:
+def _array_of(name: str, values: Any, asarray: Callable[[Any], Any]) -> Array:
     try:
         return asarray(values)
     except ValueError:  # lists of different lengths
         raise wrong_value(name, "be an array", shown(values)) from None
 
 
-def _columns_of(name: str, array: Any) -> HostArray:
+def _columns_of(name: str, array: Array) -> HostArray:
     """Return an array of any library as one of NumPy, (columns, rows)."""
     rows = _numbers_of(name, array)
     if abs(rows).max() > _LARGEST:
@@ -342,7 +342,7 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
         raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
 
 
-def _checked_weight(weight: Any, X: Any) -> Any:
+def _checked_weight(weight: Array, X: Array) -> Array:
     space = space_of(X=X)
     weight = _array_of("sample_weight", weight, partial(space.xp.asarray, device=space.device))
     weight = _numbers_of("sample_weight", weight)
@@ -356,7 +356,7 @@ def _checked_weight(weight: Any, X: Any) -> Any:
     return np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
 
 
-def _checked_labels(groups: Any, n: int) -> Any:
+def _checked_labels(groups: Array, n: int) -> Array:
     """Return a number for each label of groups."""
     labels = _array_of("groups", groups, np.asarray)
     _check_length("groups", labels, n)
@@ -369,7 +369,7 @@ def _checked_labels(groups: Any, n: int) -> Any:
 
 
 def _fold(
-    X: Any, y: Any, sample_weight: Any, groups: Any
+    X: Array, y: Array, sample_weight: Array, groups: Array
 ) -> tuple[Samples, HostArray | None, HostArray, HostArray]:
     """Return the mean, weight and variance of the samples at each place.
 
@@ -406,7 +406,7 @@ def _fold(
 _mean: Any = partial(np.average, axis=-1, keepdims=True)
 
 
-def _drawn(n: int, most: int) -> Any:
+def _drawn(n: int, most: int) -> Array:
     """Return all indices, or some drawn at random: steps would be in phase with periods."""
     return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
@@ -414,7 +414,9 @@ def _drawn(n: int, most: int) -> Any:
 class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
-    def __init__(self, terms: list[Term], samples: Samples, hidden: Hidden, options: Any) -> None:
+    def __init__(
+        self, terms: list[Term], samples: Samples, hidden: Hidden, options: Options
+    ) -> None:
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
         # Fractions of all weights that are left of a place without one measurement; and how much
@@ -438,7 +440,7 @@ class _Sum:
             self._backfit()
         self._find_errors()
 
-    def _smooth(self, term: Term, y: HostArray, ridges: Any = None) -> Smooth:
+    def _smooth(self, term: Term, y: HostArray, ridges: list[float] | None = None) -> Smooth:
         ridges = ridges or [_RIDGES[0] if self._is_linear(term) else inf]
         return Smooth(term, self.samples._replace(y=y), ridges, self._options)
 
@@ -447,7 +449,7 @@ class _Sum:
         own: bool | None = getattr(term[0], "local_linear", False) if len(term) == 1 else False
         return self._options["local_linear"] if own is None else own
 
-    def _hidden_from(self, at: Any) -> Hidden:
+    def _hidden_from(self, at: Array) -> Hidden:
         return self._hidden._replace(own=self._hidden.labels[:, at], left=self._hidden.left[at])
 
     def _backfit(self) -> None:
@@ -484,7 +486,7 @@ class _Sum:
 
         return [_search(widths, error, _START if self._n > _MANY else 0)]
 
-    def _mean_square(self, found: Predicted, y: HostArray, at: HostArray) -> Any:
+    def _mean_square(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
         """Return the mean squared error of samples that were left out, (..., targets, 1)."""
         moved = (found.at_query * self.of_twins[at])[..., None, :]
         repeated = self.samples.within[:, at] * (1 + moved) ** 2
@@ -498,7 +500,7 @@ class _Sum:
         farthest, lean = np.max(distances, axis=0), np.max(leans, axis=0)
         return Predicted(mean, sum(own[0] for own in at_query), sum(of_terms), farthest, lean)
 
-    def left_out(self, at: Any) -> Predicted:
+    def left_out(self, at: Array) -> Predicted:
         """Return what the other samples predict at some of them; of a sum, nearly."""
         return self.predict(self.samples.x[:, at], self._hidden_from(at), squares=True)
 
@@ -537,7 +539,7 @@ class _Sum:
         measured = np.bincount(place, samples.repeats)[place]
         last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
-        def errors(i: int, radius: float) -> Any:
+        def errors(i: int, radius: float) -> Array:
             """Return errors beyond the noise, distances and leans; one radius is hidden."""
             labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
             hidden = Hidden(labels[:, at], labels, radius, none_left, side)
@@ -562,7 +564,7 @@ class _Sum:
         weights = _LEAST + 1 - lean, _LEAST + lean
         return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
 
-    def std(self, found: Predicted) -> Any:
+    def std(self, found: Predicted) -> Array:
         """Return the standard deviations of new measurements, (targets, queries)."""
         variance = self.noise[:, None] ** 2 * (1 + found.squares)
         if self._misfit is not None:

@@ -6,12 +6,12 @@ from a query of the leaf, in widths of the kernel, so that no moment cancels.
 
 from collections.abc import Iterator
 from math import inf, isfinite, isinf, log, nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import LEAST_SCORE, Term
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
@@ -32,6 +32,9 @@ _TINY, _FARTHEST = 1e-300, 1e150
 
 # Widths added to a reach, since places are rounded.
 _SLACK = 1e-3
+
+# The options of a regressor, checked.
+Options: TypeAlias = dict[str, Any]
 
 
 class Samples(NamedTuple):
@@ -74,7 +77,9 @@ class Predicted(NamedTuple):
 class Smooth:
     """Attention of queries to samples, by one product of kernels."""
 
-    def __init__(self, factors: Term, samples: Samples, ridges: list[float], options: Any) -> None:
+    def __init__(
+        self, factors: Term, samples: Samples, ridges: list[float], options: Options
+    ) -> None:
         self.factors, self.y, self.ridges = factors, samples.y, ridges
         cutoff = options["cutoff"]
         self._most_queries = options["block_size"] or _MOST_QUERIES
@@ -94,7 +99,7 @@ class Smooth:
         self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
-    def _encode(self, x: HostArray) -> Any:
+    def _encode(self, x: HostArray) -> Array:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
         return np.concatenate([factor._encode(x) for factor in self.factors])
 
@@ -123,7 +128,7 @@ class Smooth:
         joined = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         return Predicted(*(part[..., back] for part in joined))
 
-    def _leaves(self, points: HostArray, hidden: Hidden | None) -> Iterator[tuple[Any, ...]]:
+    def _leaves(self, points: HostArray, hidden: Hidden | None) -> Iterator[tuple[Array, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
         sees_nearest = hidden is None or hidden.left > 0
@@ -149,14 +154,14 @@ class Smooth:
     def _count(self, middle: HostArray, radius: float) -> int:
         return int(self._tree.query_ball_point(middle, radius, return_length=True))
 
-    def _seen_from(self, middle: HostArray, radius: float) -> Any:
+    def _seen_from(self, middle: HostArray, radius: float) -> Array:
         """Return the indices of the samples within a radius, and perhaps of more."""
         if 4 * self._count(middle, radius) > self._tree.n:  # lists of them take longer than all
             return np.arange(self._tree.n)
         found = self._tree.query_ball_point(middle, radius, return_sorted=True)
         return np.asarray(found, dtype=np.int64)
 
-    def _squares_of_places(self, weights: HostArray, columns: HostArray) -> Any:
+    def _squares_of_places(self, weights: HostArray, columns: HostArray) -> Array:
         """Return the sums of the squares of the weights of places, (queries,)."""
         is_new = self._is_new[columns]
         if not is_new.all():  # it takes longer than all the rest
@@ -226,7 +231,7 @@ class Smooth:
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
 
-def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Any:
+def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Array:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
     f = away.shape[1]
     tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(f), away)
@@ -234,7 +239,7 @@ def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Any:
     return tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
 
 
-def _squared(query: HostArray, sample: HostArray) -> Any:
+def _squared(query: HostArray, sample: HostArray) -> Array:
     """Return the squared distances, (queries, samples), as one product; rounding may be below 0.
 
     Coordinates are from a query of the leaf, so that little cancels.
