@@ -115,7 +115,7 @@ def table(counter: Counter) -> str:
             try:
                 lines.append(row(name, [counter.cost(partial(call, at)) for call in calls]))
             except ModuleNotFoundError as error:  # a part of CUDA that is not there
-                lines.append(f"| `{name}` | not counted without {error.name} |")
+                lines.append(f"| `{name}` | not counted without {error.name} |{' |' * 5}")
     return "\n".join(lines)
 
 

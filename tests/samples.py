@@ -206,6 +206,8 @@ class MaskSample(NamedTuple):
     hides: Callable[..., bool]
     # What the parameters may be for n positions. A list is drawn as an array, too.
     draws: Callable[[int], st.SearchStrategy[dict[str, Any]]]
+    # Whether `_reach` has no key that none of the queries sees, and all keys that all of them see.
+    is_tight: bool = True
 
 
 def drawn(**strategies: Any) -> st.SearchStrategy[dict[str, Any]]:
@@ -269,6 +271,7 @@ MASKS = {
         [{"step": 2}],
         lambda at, step: (at.i - at.j) % step != 0,
         lambda n: drawn(step=st.integers(1, n + 1)),
+        is_tight=False,
     ),
     "FunctionMask": MaskSample(
         [{"function": lambda q, k: q < k}],
@@ -276,6 +279,7 @@ MASKS = {
         lambda _: drawn(
             function=st.integers(1, 5).map(lambda m: lambda q, k: (m * q + k) % 3 == 0)
         ),
+        is_tight=False,
     ),
     "GlobalMask": MaskSample(
         [{"indices": [1]}, {"indices": np.asarray([1, 3])}],
@@ -307,6 +311,7 @@ MASKS = {
         [{"ids": IDS, "key_ids": key_ids} for key_ids in (None, IDS)],
         apart,
         documents,
+        is_tight=False,
     ),
     "SlidingWindowMask": MaskSample(
         [{"left": 1, "right": 1}],

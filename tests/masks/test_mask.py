@@ -156,8 +156,7 @@ def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     assert not expected[:, shown(seen.seen_by_all, n)].any()
 
 
-# But those whose ranges are one from the first key to the last, or hold all keys.
-single = sorted(MASKS.keys() - {"DilatedMask", "FunctionMask", "SegmentMask"})
+single = sorted(name for name, sample in MASKS.items() if sample.is_tight)
 
 
 @given(data=st.data(), n=st.integers(1, 12))
@@ -170,6 +169,15 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     np.testing.assert_array_equal(shown(seen.seen_by_any, n), visible.any(axis=(0, 2)))
     if not isinstance(mask, NeighbourhoodMask):
         np.testing.assert_array_equal(shown(seen.seen_by_all, n), visible.all(axis=(0, 2)))
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_made_of_numbers_say_so(name):
+    """`_is_fixed` lets an attention know them again, and is wrong of what may change."""
+    samples = MASKS[name].values
+    is_fixed = all(isinstance(x, int | tuple | None) for one in samples for x in one.values())
+    assert [getattr(pe, name)(**one)._is_fixed for one in samples] == [is_fixed] * len(samples)
 
 
 @given(data=st.data(), n=st.integers(1, 12))

@@ -320,8 +320,8 @@ _PLAIN_TYPES = {type(None), bool, int, float}
 def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Scores, Way]:
     """Check a call, and return its scores and the way to compute.
 
-    Calls of NumPy's arrays are known again by their form. A mask and a bias are asked anew in each
-    call; but for what a mask or a bias without arrays and functions gives in a step of a cache.
+    Calls of NumPy's arrays are known again by their form. Masks and biases are evaluated in each
+    call. Within a step of a cache, what those without arrays and functions give is kept.
     """
     is_step, mask = isinstance(rules.positions, KVStep), rules.mask
     kept, key = rules.positions._known if is_step else _known, _key(q, k, v, rules, options)

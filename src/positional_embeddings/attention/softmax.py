@@ -122,9 +122,9 @@ class OnlineSoftmax(NamedTuple):
     def update(
         self, scores: Array, hidden: Array, values: Array, headroom: float, space: Space
     ) -> "OnlineSoftmax":
-        """Return the state after a block of keys, hidden where a mask is True or if it is None.
+        """Return the state after a block of keys, without those for which `hidden` is True.
 
-        `scores` may be overwritten.
+        It is None if no key is hidden. `scores` may be overwritten.
         """
         xp, (old_sums, old_total, running_max) = space.xp, self
         if running_max is None:
