@@ -40,7 +40,7 @@ NAMED = {  # what the documents name, and the tables must have
     "before": (
         "create_prefix_mask create_segment_mask create_sliding_window_mask create_chunked_mask "
         "create_dilated_mask kerple_bias fire_bias sandwich_bias lengths_from_cumulative "
-        "lengths_from_segment_ids"
+        "lengths_from_segment_ids to_keras to_bias"
     ),
 }
 
@@ -719,6 +719,16 @@ def products_of_sinusoids(_of):
         return 3 / (8 * (h + 1)) * sum(math.cos((i - j) / 100**n) for n in range(2))
 
     return by_pairs(of_pair, range(2), range(2))
+
+
+@check("before", "to_keras(CausalMask(), 3)")
+def attending_without_heads(_of):
+    return [[[j <= i for j in range(3)] for i in range(3)]]
+
+
+@check("before", "to_bias(CausalMask(), 2, dtype=np.float64)")
+def minus_infinity_where_hidden(_of):
+    return [[[[0.0, -math.inf], [0.0, 0.0]]]]
 
 
 @check("before", "lengths_from_cumulative(cumulative)")
