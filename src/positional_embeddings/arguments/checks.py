@@ -339,13 +339,13 @@ class CheckedLayer:
         bare = {name: kind.__origin__ for name, kind in annotated.items()}
         cls.__annotations__ = cls.__annotations__ | bare
 
-    def check_fields(self) -> None:
+    def _check_fields(self) -> None:
         """Set each field to what its check returns."""
         for name, check in self._field_checks.items():
             set_fields(self, **{name: check(name, getattr(self, name))})
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
 
 
 def set_fields(layer: Any, **values: Array) -> None:

@@ -143,7 +143,7 @@ class KVCache(_Value):
     _is_batch_first: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         axes.set_axes(self)
         is_ring = self.window is not None or self.sinks > 0
         ring = self.capacity - self.sinks  # also without one

@@ -109,7 +109,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        self.check_fields()
+        self._check_fields()
         d_model, num_heads = self.d_model, self.num_heads
         head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)
         checks.quotient("num_heads", num_heads, "num_kv_heads", self._kv_heads)

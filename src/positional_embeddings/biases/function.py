@@ -60,7 +60,7 @@ class FunctionBias(Bias):
     num_heads: checks.FeatureCount = 1
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         function: object = self.function
         if not callable(function) or isinstance(function, type | Bias):
             raise wrong_type("function", "be a function of positions", shown(function))

@@ -49,7 +49,7 @@ class KERPLEBias(bias.Bias):
     variant: Annotated[Variant, checks.one_of(Variant)] = "logarithmic"
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         xp, heads = space_of(r1=self.r1, r2=self.r2).xp, ("heads",)
         bias.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
 

@@ -68,7 +68,7 @@ class RelativePE(Bias):
     _takes_integers = True
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        self.check_fields()
+        self._check_fields()
         shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 

@@ -223,7 +223,7 @@ class T5Bias(bias.Bias):
     _takes_integers = True
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        self.check_fields()
+        self._check_fields()
         options = _check_buckets(self.num_buckets, self.max_distance, self.bidirectional)
         num_buckets, max_distance, _ = options
         checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)

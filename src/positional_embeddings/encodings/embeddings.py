@@ -81,7 +81,7 @@ class TokenEmbedding(weights.WeightedLayer):
     device: InitVar[Device | None] = None
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        self.check_fields()
+        self._check_fields()
         shape = (self.d_model, self.vocab_size)
         weights.set_padded_table(self, shape, weights.normal(self.init_std), xp, dtype, device)
 
@@ -168,7 +168,7 @@ class PatchEmbedding(weights.WeightedLayer):
     device: InitVar[Device | None] = None
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        self.check_fields()
+        self._check_fields()
         image, patch = self._sizes
         if image[0] % patch[0] or image[1] % patch[1]:
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)

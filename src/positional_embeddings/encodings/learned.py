@@ -98,7 +98,7 @@ class LearnedPE(weights.WeightedLayer):
     device: InitVar[Device | None] = None
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        self.check_fields()
+        self._check_fields()
         axes.set_axes(self)
         shape = (self.embedding_size, self.max_len)
         draw = weights.truncated_normal(self.init_std)

@@ -257,7 +257,7 @@ class AbsolutePE(checks.CheckedLayer):
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         axes.set_axes(self)
         arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
         frequencies = geometric_frequencies(self.embedding_size, self.base)

@@ -31,7 +31,7 @@ class _ByLength(Mask):
     _bounds: tuple[int, int] | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         lengths = frozen_integers(spans.length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:

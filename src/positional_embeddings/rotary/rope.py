@@ -155,7 +155,7 @@ class RoPE(checks.CheckedLayer):
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         axes.set_axes(self)
         rotary_dim = self.rotary_dim
         head_size = checks.feature_count("head_size", self.head_size, even=rotary_dim is None)

@@ -174,7 +174,7 @@ class ProportionalScaling(checks.CheckedLayer):
     factor: checks.PositiveNumber = 1.0
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         if self.partial_rotary_factor > 1:
             raise wrong_value("partial_rotary_factor", "be at most 1", self.partial_rotary_factor)
 
@@ -293,7 +293,7 @@ class Llama3Scaling(checks.CheckedLayer):
     original_max_position: checks.PositionCount
 
     def __post_init__(self) -> None:
-        self.check_fields()
+        self._check_fields()
         low, high = self.low_freq_factor, self.high_freq_factor
         if high < low:
             raise wrong_value("high_freq_factor", f"be `low_freq_factor` = {low} or more", high)
