@@ -112,8 +112,9 @@ def test_not_finite_in_any_layout(backend, queries, key_heads, key_batch, softca
 class RawKernel:
     """As CuPy's, for the kernels of an attention: computes with the arrays of a launch."""
 
-    def __init__(self, source, name):
+    def __init__(self, source, name, options):
         assert re.search(rf"__global__ void __launch_bounds__\(1024\) {name}\(", source)
+        assert options == ("--fmad=false",)
         self.axes = int(re.search(r"const int ROW_AXES = (\d+);", source)[1])
         self.scale = float(re.search(r"SCALE_OF_HALVES = (\d+);", source)[1])
         self.compute = getattr(self, name.removeprefix("positional_embeddings_"))
@@ -542,3 +543,30 @@ def test_features_that_lie_first_are_copied_once(on_device, monkeypatch):
     np.testing.assert_allclose(on_device.numpy(got).T, expected, atol=1e-12)
     assert len(copied) == 3
     assert all(1 in pair for pair in steps)
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.parametrize("options", [{}, {"mask": CausalMask(), "block_size": 2}])
+def test_large_values_of_bfloat16_do_not_overflow(backend, options):
+    q, value = np.zeros((1, 1, 5, 4)), np.full((1, 1, 5, 4), 1e35)
+    q, value = (backend.xp.asarray(x.astype(bfloat16)) for x in (q, value))
+    output = scaled_dot_product_attention(q, q, value, **LAST, **options)
+    np.testing.assert_array_equal(backend.numpy(output), backend.numpy(value))
+
+
+def test_a_sink_that_is_nan_is_in_the_output_of_a_query_that_sees_no_key(backend):
+    x = backend.array(np.ones((1, 1, 2, 4)))
+    mask = backend.array([[True, True], [False, True]])
+    options = {"mask": mask, "sinks": backend.array([np.nan]), "return_lse": True, **LAST}
+    for result in scaled_dot_product_attention(x, x, x, **options):
+        assert np.isnan(backend.numpy(result)).all()
+
+
+@pytest.mark.only_on("cupy")
+def test_many_matrices_and_those_in_reverse(backend):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((70_000, 1, 2, 1)).astype("float32")
+    expected = scaled_dot_product_attention(x, x, x, **LAST)[::-1]
+    x = backend.array(x)[::-1]
+    output = backend.numpy(scaled_dot_product_attention(x, x, x, **LAST))
+    np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-6)

@@ -10,6 +10,8 @@ from positional_embeddings.arrays.space import Space
 
 # cudaDataType_t
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+# Matrices of a call: of more, devices have given wrong products (PyTorch, issues 25241 and 45724).
+_MOST_MATRICES = 63 * 1024
 
 
 class Axis(NamedTuple):
@@ -49,15 +51,22 @@ def multiply(
     of_rows = _leading((row.length, inner), (row.rows, steps_of(rows)[-1]))
     of_table = _leading((inner, columns), steps_of(table)[-2:])
     if of_rows is None or of_table is None:
-        multiply(rows.copy(order="C"), table.copy(order="C"), out, space, alpha, beta)
+        if of_rows is None and not rows.flags.c_contiguous:
+            rows = rows.copy(order="C")
+        else:
+            table = table.copy(order="C")
+        multiply(rows, table, out, space, alpha, beta)
         return
-    axes.sort()
-    batch = axes.pop() if axes else Axis()
+    # It is not said that steps from matrix to matrix may be negative.
+    axes.sort(key=lambda axis: (min(axis) >= 0, axis))
+    batch = axes.pop() if axes and min(axes[-1]) >= 0 else Axis()
     # Numbers of the host, which are read before the call returns.
     factors = np.asarray([alpha, beta], dtype=dtype_name(out.dtype))
     handle, cublas = _handle_and_library()
     in_double = dtype_name(out.dtype) == "float64"
-    for place in product(*(range(axis.length) for axis in axes)):
+    axes.append(batch._replace(length=1))
+    firsts = range(0, batch.length, _MOST_MATRICES)
+    for place in product(*(range(axis.length) for axis in axes[:-1]), firsts):
         operands = []
         # Its matrices have columns first, so that the table comes first.
         for name, array in (("table", table), ("rows", rows), ("out", out)):
@@ -72,7 +81,7 @@ def multiply(
             *(*operands[1], of_rows.step, batch.rows),
             factors.ctypes.data + factors.itemsize,
             *(*operands[2], max(row.out, columns), batch.out),
-            batch.length,
+            min(batch.length - place[-1], _MOST_MATRICES),
             cublas.CUBLAS_COMPUTE_64F if in_double else cublas.CUBLAS_COMPUTE_32F,
             cublas.CUBLAS_GEMM_DEFAULT,
         )

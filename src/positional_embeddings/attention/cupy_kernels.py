@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax
 
   const Number highest = sum.highest == -infinity ? 0 : sum.highest;
   const Number total = sum.total == 0 ? 1 : sum.total;  // there is no key, and all is 0
-  const Number hidden = value ? Number(-0.0) : total == total ? 0 : total;
+  const Number hidden = total != total ? total : value ? Number(-0.0) : Number(0);
   for (Index i = threadIdx.x; i < plan.keys; i += blockDim.x) {
     const Number weight = is_hidden(i) ? hidden : exp(score_of(i) - highest) / total;
     if (halves) {
@@ -190,8 +190,9 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sum
 }
 """
 
-# Of weights, which are 1 at most: small ones are no subnormal halves.
-SCALE_OF_HALVES = 2**15
+# Of weights, which are 1 at most: small ones are no subnormal halves. The exponents of bfloat16 are
+# those of float32.
+SCALES_OF_HALVES = {"float16": 2**15}
 
 SOURCES = {"softmax": _SOFTMAX, "add_sums": _ADD_SUMS}
 
@@ -258,11 +259,13 @@ def kernel(name: str, number: str, given: str, row_axes: int) -> Any:
     """Return a kernel for these types, which is compiled when it is launched."""
     import cupy  # noqa: PLC0415
 
-    return cupy.RawKernel(source(name, number, given, row_axes), f"positional_embeddings_{name}")
+    text = source(name, number, given, row_axes)
+    # A score less the highest one is exact where they are equal, unless it is joined to a product.
+    return cupy.RawKernel(text, f"positional_embeddings_{name}", options=("--fmad=false",))
 
 
 def source(name: str, number: str, given: str, row_axes: int) -> str:
     """Return the source of a kernel: for scores of one dtype, and keys and values of another."""
     types = {"float32": "float", "float64": "double"}
     names = [types.get(dtype, dtype) for dtype in (number, given)]
-    return _TYPES.format(*names, SCALE_OF_HALVES, row_axes) + _COMMON + SOURCES[name]
+    return _TYPES.format(*names, SCALES_OF_HALVES.get(given, 1), row_axes) + _COMMON + SOURCES[name]

@@ -5,9 +5,10 @@ from functools import partial
 from math import prod
 
 from positional_embeddings.arguments.spans import span_of
+from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import cublas
-from positional_embeddings.attention.cupy_kernels import FAR, SCALE_OF_HALVES, Block, launch
+from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, Block, launch
 from positional_embeddings.attention.plan import pack_ranges
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.masks.mask import AnyMask, Mask
@@ -115,8 +116,9 @@ def _attend_block(
         if block.halves is None:
             cublas.multiply(block.scores, own_value, to, space, 1.0, kept)
         else:
+            scale = SCALES_OF_HALVES.get(dtype_name(value.dtype), 1)
             for part, beta in zip(block.halves, (kept, 1.0), strict=True):
-                cublas.multiply(part, own_value, to, space, 1 / SCALE_OF_HALVES, beta)
+                cublas.multiply(part, own_value, to, space, 1 / scale, beta)
         if corrects:
             launch("add_sums", block)
 
