@@ -18,11 +18,11 @@ DATES = np.arange(5).astype("datetime64[D]")
 
 
 def stored(at):
-    """Store three tokens and two in a ring of four slots, and return all that a step gives."""
-    cache, step = pe.KVCache.empty(2, 4, window=4, **at.new).step(3)
-    buffer, _ = step.store(at.array(np.zeros((8, 4, 2))), at.array(Q[:, :3]))
+    """Store four tokens and two in a ring of four slots, and return all that a step gives."""
+    cache, step = pe.KVCache.empty(2, 4, window=4, **at.new).step(4)
+    buffer, _ = step.store(at.array(np.zeros((8, 4, 2))), at.array(Q[:, :4]))
     _, step = cache.step(2)
-    return step.positions, step.key_positions, step.store(buffer, at.array(Q[:, 3:5]))[1]
+    return step.positions, step.key_positions, step.store(buffer, at.array(Q[:, 4:6]))[1]
 
 
 # Of names whose sample has no arrays of a library, or needs float64: a call that has, or does not.

@@ -292,7 +292,9 @@ def calls(draw, dtypes, mask_kinds=("none", "array", "value")):
         given["mask"] = rng.random(shape) < draw(st.sampled_from([0.3, 0.9]))
     elif kind == "value":
         given["mask"] = draw(st.sampled_from(MASKS))
-        given["offset"] = draw(st.sampled_from([None, 0, 2]))
+        # The keys of the queries are among the keys, unless these are fewer.
+        offsets = [None, 0] if q_len <= k_len < q_len + 2 else [None, 0, 2]
+        given["offset"] = draw(st.sampled_from(offsets))
     if draw(st.booleans()):
         shape = [n if draw(st.booleans()) else 1 for n in (batch, key_heads * group, q_len, k_len)]
         given["bias"] = rng.standard_normal(shape)
