@@ -469,21 +469,20 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
         exact.kernel_of.cache_clear()
 
 
-def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
+def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
     monkeypatch.setattr(NumPy, "compiles_kernels", True)
-    monkeypatch.setattr(pages, "MAX_KINDS", 2)
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
     angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
-    kept = []
+    parts = []
     try:
-        for stream in (0, 1, 2, 0):
+        for stream in (0, 1, 0):
             monkeypatch.setattr(NumPy, "table_key", (np, "cpu", stream))
             cos, sin = rope._tables._compute(positions, "C", space_of(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
-            kept.append([stream for *_, stream in rope._tables._kernel_parts])
+            parts.append(exact.frequency_parts(rope._tables.frequencies, space_of(x=x)))
     finally:
         exact.kernel_of.cache_clear()
-    assert kept == [[0], [0, 1], [1, 2], [2, 0]]
+    assert parts[0] is parts[2] is not parts[1]

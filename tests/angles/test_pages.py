@@ -476,7 +476,7 @@ def test_pages_begin_where_blocks_do():
 
 
 def test_what_is_kept_is_no_part_of_a_table():
-    names = ("_pages", "_kernel_parts", "known", "_views")
+    names = ("_pages", "known", "_views")
     for kept in (RoPE(4, 3)._tables, pages.Page(0, 1, np.ones((2, 1, 1)))):
         assert all(f"{name}=" not in repr(kept) for name in names)
         assert not set(names) & set(signature(type(kept)).parameters)

@@ -22,7 +22,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import keep, read_only
+from positional_embeddings.arrays.kept import constant_array, keep, read_only
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 
@@ -104,8 +104,6 @@ class PositionTables:
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
     _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
-    # What kernels need to know of the frequencies, by library, device and stream.
-    _kernel_parts: dict[Any, tuple[Array, Array]] = field(default_factory=dict, init=False)
     # What the layer knows of calls with arrays of NumPy or CuPy, by `call_key`.
     known: dict[Any, Any] = field(default_factory=dict, init=False)
 
@@ -360,17 +358,12 @@ class PositionTables:
         """Return the coordinate of each frequency as an array, None if there are no sections."""
         if self.sections is None:
             return None
-        return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
+        return constant_array(list, self.sections, dtype=space.integer, space=space)
 
     def _by_kernel(self, positions: Array, order: Order, space: Space) -> Array:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        kind = space.table_key
-        kept = self._kernel_parts.get(kind)
-        if kept is None:
-            kept = frequency_parts(self.frequencies, space), self._index(space)
-            keep(self._kernel_parts, kind, kept, MAX_KINDS)
-        parts, index = kept
-        own = by_frequency(positions, index, space.xp)
+        parts = frequency_parts(self.frequencies, space)
+        own = by_frequency(positions, self._index(space), space.xp)
         return cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
 
 

@@ -39,9 +39,8 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         lse = xp.empty((*shape, 1), **like) if scores.with_lse else None
         for queries, seen in _query_blocks(scores, query, key):
             # Queries that see nothing meet a key that is hidden.
-            key_blocks = pack_ranges(seen.seen_by_any, scores.block_size or _MOST_KEYS) or [
-                ((0, 1),)
-            ]
+            longest = scores.block_size or _MOST_KEYS
+            key_blocks = pack_ranges(seen.seen_by_any or ((0, 1),), longest)
             own = [span_of(*queries).take(array, -2, space) for array in (query, output, lse)]
             _attend_block(scores, queries, key_blocks, seen, own, key, value)
             if len(queries) > 1:  # what was taken are no views
