@@ -45,6 +45,14 @@ from positional_embeddings.masks.ranges import (
 )
 from samples import MASKS, Pair
 
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_pairs_are_compared_as_many_are():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(points, "_FEWEST_PAIRS", 1)
+        yield
+
+
 EXAMPLES = [
     CausalMask(),
     CausalMask(mask_diagonal=True),
