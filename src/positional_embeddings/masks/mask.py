@@ -341,7 +341,7 @@ class AnyMask(_Combined):
 
     def _hides(self, q: Points, k: Points) -> Array:
         hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
-        windows = [window for mask in self.masks if (window := mask._window())]
+        windows = [mask._window() for mask in self.masks if mask._window()]
         if windows:
             left, right = map(min, zip(*windows, strict=True))
             hidden.append(hides_outside(q, k, (left, right)))

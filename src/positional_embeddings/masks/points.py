@@ -89,8 +89,9 @@ def _in_small_integers(k: Points, *bounds: Array) -> tuple[Array, ...]:
     Small integers are compared four times as fast.
     """
     is_plain = k.space.xp is np and not k.space.is_compiling
-    pairs = len(bounds[0]) * k.values.size
-    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or pairs < _FEWEST_PAIRS:
+    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1:
+        return k.values, *bounds
+    if len(bounds[0]) * k.values.size < _FEWEST_PAIRS:
         return k.values, *bounds
     start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
     # The first key becomes 1. A bound before it becomes 0, and one behind the last key becomes
