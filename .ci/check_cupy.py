@@ -39,7 +39,7 @@ ARRAY, INDEXER, NUMBER = 1, 2, 3
 # Integer positions or real ones, and the dtype of the tables.
 ANGLES = tuple(product((True, False), ("float32", "float64")))
 # Extensions of the standard, whose functions are looked up.
-NAMESPACES = ("cuda", "fft", "linalg")
+NAMESPACES = ("cuda", "cuda.runtime", "fft", "linalg")
 
 
 def names_called() -> dict[str, str]:
