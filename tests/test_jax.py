@@ -674,3 +674,17 @@ def test_attention_takes_a_step_inside_and_outside_of_jit(tokens):
     constant = jax.jit(lambda q, k: attend(q, k, step))
     for got in (attend(q, k, step), jax.jit(attend)(q, k, step), constant(q, k), constant(q, k)):
         np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_complex_numbers_are_rotated():
+    x = np.random.default_rng(0).standard_normal((4, 5, 2)).view(complex)[..., 0]
+    rotated = RoPE(8, 5)(jnp.asarray(x, dtype=jnp.complex64))
+    np.testing.assert_allclose(rotated, RoPE(8, 5)(x), atol=1e-6)
+
+
+def test_a_buffer_keeps_what_is_behind_the_slots_of_a_cache():
+    _, step = KVCache.empty(1, 3, xp=jnp).step(2)
+    buffer = jnp.reshape(jnp.arange(5.0), (1, 5, 1))
+    stored, _ = step.store(buffer, jnp.full((1, 2, 1), -1.0))
+    assert stored[0, :2, 0].tolist() == [-1, -1]
+    assert stored[0, 3:, 0].tolist() == [3, 4]

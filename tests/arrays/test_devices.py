@@ -12,6 +12,7 @@ import positional_embeddings as pe
 from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.kept import _constants
 from positional_embeddings.arrays.libraries.cupy import CuPy
+from positional_embeddings.arrays.libraries.numpy import NumPy
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {
@@ -203,3 +204,32 @@ def test_what_is_not_cupy_has_no_current_device(xp):
 def test_the_address_of_an_array_of_cupy():
     space = CuPy(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
     assert space.address(SimpleNamespace(data=SimpleNamespace(ptr=512))) == 512
+
+
+def test_an_array_of_cupy_is_elsewhere_unless_its_device_is_current():
+    runtime = SimpleNamespace(getDevice=lambda: 1)
+    space = SimpleNamespace(xp=SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    arrays = [SimpleNamespace(data=SimpleNamespace(device_id=i), device=f"{i}") for i in (0, 1)]
+    assert [CuPy.is_elsewhere(space, array) for array in arrays] == [True, False]
+    assert CuPy.undisturbed(space, arrays[0]) == "0"
+    assert not new_space().is_elsewhere(np.ones(1))
+
+
+def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
+    """NumPy's arrays are elsewhere here, until their device is made current."""
+    rope, x = pe.RoPE(8, 10, feature_axis=-1, seq_axis=-2), np.random.default_rng(0).random((3, 8))
+    positions = np.asarray([0.5, -3.25, 7.0])
+    expected, current = rope(x, positions=positions), []
+
+    @contextlib.contextmanager
+    def on_device_of(_space, array):
+        current.append(array.shape)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(NumPy, "has_current_device", True)
+    monkeypatch.setattr(NumPy, "is_elsewhere", lambda _space, _array: not current)
+    monkeypatch.setattr(NumPy, "undisturbed", on_device_of)
+    rotated = pe.RoPE(8, 10, feature_axis=-1, seq_axis=-2)(x, positions=positions)
+    np.testing.assert_array_equal(rotated, expected)
+    assert not current
