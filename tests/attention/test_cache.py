@@ -561,3 +561,19 @@ def test_arrays_go_with_a_step_whose_slots_are_positions():
         seen = np.zeros((len(wrong.positions), len(wrong.key_positions)), dtype=bool)
         with pytest.raises(TypeError, match="whose slots may be no positions"):
             attention_weights(q, k, mask=seen, positions=wrong)
+
+
+def test_slots_that_only_a_trace_knows_are_written_all_together():
+    """As in a compiled function, which knows no numbers: all slots are taken anew."""
+    results = []
+    for knows_numbers in (True, False):
+        _, step = KVCache.empty(2, 4, feature_axis=-1, seq_axis=-2).step([[0, 1, 1], [1, 1, 1]])
+        if not knows_numbers:
+            object.__setattr__(step, "_writes", None)
+            # Of the four slots, and the three tokens after them.
+            object.__setattr__(step, "_source", np.asarray([[5, 6, 2, 3], [4, 5, 6, 3]]))
+        buffer = np.zeros((2, 1, 5, 2))
+        stored, _ = step.store(buffer, np.arange(12.0).reshape(2, 1, 3, 2) + 1)
+        assert stored is buffer
+        results.append(buffer)
+    np.testing.assert_array_equal(*results)

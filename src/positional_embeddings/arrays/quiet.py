@@ -21,10 +21,9 @@ caller: ContextVar[Context | None] = ContextVar("caller", default=None)
 _changed = Context()
 _changed.run(np.seterr, all="ignore")
 _variables = list(_changed.items())
-_is_one = len(_variables) == 1
-ignore_errors: Callable[[], object] = (
-    partial(_variables[0][0].set, _variables[0][1]) if _is_one else partial(np.seterr, all="ignore")
-)
+ignore_errors: Callable[[], object] = partial(np.seterr, all="ignore")
+for variable, no_errors in _variables if len(_variables) == 1 else ():
+    ignore_errors = partial(variable.set, no_errors)
 
 
 def as_caller(function: Callable[..., Result], *args: object, **options: object) -> Result:
