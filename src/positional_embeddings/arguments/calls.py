@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from positional_embeddings.arrays.errors import did_you_mean, shown
-from positional_embeddings.arrays.quiet import caller, ignore_errors
+from positional_embeddings.arrays.quiet import caller, ignore_errors, is_compiling
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -30,9 +30,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
         try:
-            torch = sys.modules.get("torch")
-            is_compiling = torch is not None and torch.compiler.is_compiling()
-            if is_compiling or caller.get() is not None:
+            if is_compiling() or caller.get() is not None:
                 return function(*args, **options)
             # What an interrupt leaves set ends with the copy of the context.
             context = copy_context()

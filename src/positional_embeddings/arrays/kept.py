@@ -102,17 +102,6 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     return once(_constants, key, find)
 
 
-def numpy_key(x: Array, out: Array) -> tuple[object, ...] | None:
-    """Return all that checks and kernels see of arrays of NumPy, None of others."""
-    if type(x) is not np.ndarray or not (out is None or type(out) is np.ndarray):
-        return None
-    key = x.dtype, x.shape, x.strides, x.flags.aligned
-    if out is None:
-        return key
-    flags = out.flags
-    return (*key, out is x, out.dtype, out.shape, out.strides, flags.aligned, flags.writeable)
-
-
 def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:
     """Return all that checks and kernels see of the arrays of a call, None if it may not be kept.
 
