@@ -120,9 +120,16 @@ def head_axis(ndim: int, feature: int, seq: int) -> int | None:
 
 
 def axes_of_positions(
-    shape: Shape, target: Shape, feature: int, seq: int, name: str
+    shape: Shape, target: Shape, feature: int, seq: int, name: str, space: Space
 ) -> tuple[int, ...]:
     """Check the shape of positions against an array's, and return their axes in it."""
+    find = _kept_axes_of_positions if space.xp is np else _axes_of_positions
+    return find(shape, target, feature, seq, name)
+
+
+def _axes_of_positions(
+    shape: Shape, target: Shape, feature: int, seq: int, name: str
+) -> tuple[int, ...]:
     others = tuple(axis for axis in range(len(target)) if axis != feature)
     batch = batch_axis(len(target), feature, seq)
     with_batch = (seq,) if batch is None else (min(seq, batch), max(seq, batch))
@@ -199,8 +206,7 @@ class Target(NamedTuple):
         """Return the target of positions of a shape, repeated for heads, after checking it."""
         if heads > 1:
             shape = (*shape[:-1], heads * shape[-1])
-        find = numpy_axes_of_positions if space.xp is np else axes_of_positions
-        own = find(shape, self.shape, self.feature, self.seq, name)
+        own = axes_of_positions(shape, self.shape, self.feature, self.seq, name, space)
         return self._replace(positions=own, heads=heads)
 
 
@@ -265,7 +271,7 @@ def _target(
 
 # Checks take a third of a step of one token. Lengths of other libraries may be no keys.
 _numpy_target = lru_cache(maxsize=256)(_target)
-numpy_axes_of_positions = lru_cache(maxsize=256)(axes_of_positions)
+_kept_axes_of_positions = lru_cache(maxsize=256)(_axes_of_positions)
 
 
 @lru_cache(maxsize=256)

@@ -352,9 +352,8 @@ class LearnedPE(weights.WeightedLayer):
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)
         if positions is not None:
-            shape = tuple(positions.shape)
-            position_axes = axes.axes_of_positions(shape, target.shape, feature, seq, "positions")
-            return _Lookup(space, slice(None), [feature, *position_axes])
+            target = target.placed(tuple(positions.shape), "positions", space)
+            return _Lookup(space, slice(None), [feature, *target.positions])
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return _Lookup(space, slice(offset, offset + size), [feature, seq])
