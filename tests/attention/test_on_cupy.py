@@ -254,7 +254,7 @@ def on_device(backend, monkeypatch):
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(NumPy, "compiles_kernels", True)
-        monkeypatch.setattr(attention, "_known", {})
+        monkeypatch.setattr(attention, "_kept_calls", {})
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":

@@ -218,7 +218,7 @@ def _meet_keys(
             both = inputs.key, inputs.value
             key, value = (keys.take(slice_broadcast(x, group), -2, space) for x in both)
             nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, space)
-            logits = scores.of(products(query, key, space), nonfinite, None, bias_to_add)
+            logits = scores.from_products(products(query, key, space), nonfinite, None, bias_to_add)
             after = state.update(logits, hidden, value, inputs.headroom, space)
             rows[i] = _Rows(group, query, after)
             del logits  # so that the next ones take the same memory, which is in the cache
