@@ -53,7 +53,7 @@ VALUE_ERRORS = {
     "graph_laplacian_encoding(np.tri(3), 1)": "`adjacency` must be symmetric, got edges of one direction. Pass adjacency + adjacency.mT for the edges of both directions.",
     "graph_laplacian_encoding(-ones((3, 3)), 1)": "`adjacency` must have finite weights of 0 or more, got negative ones.",
     "graph_laplacian_encoding(np.nan * ones((3, 3)), 1)": "`adjacency` must have finite weights of 0 or more, got NaN or infinity.",
-    "fourier_encoding(zeros(3), [1], preset='nerf')": "`preset` must be left out with `wavelengths`, got 'nerf'.",
+    "fourier_encoding(zeros(3), [1], preset='nerf')": "`wavelengths` must be left out with the preset 'nerf', got [1].",
     "fourier_encoding(zeros(3), preset='mip')": "`preset` must be 'nerf' or 'nerf_directions', got 'mip'.",
     "octave_wavelengths(67)": "`n` must keep `longest` = 2.0 / 2**(n - 1) at 2**-64 or more, got 67.",
     "log_wavelengths(2, 1, 3)": "`longest` must be at least `shortest` = 2.0, got 1.0.",

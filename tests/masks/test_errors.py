@@ -1,5 +1,7 @@
 """Wrong inputs of masks and packed sequences, and the messages of their errors."""
 
+import numpy as np
+
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -48,8 +50,8 @@ TYPE_ERRORS = {
     "combine_masks([True])": "`masks` must be given one by one, as combine_masks(*masks), got one list.",
     "segment_ids_from_lengths(zeros(2, dtype=int))": "`total_len` must be given where `lengths` is an array, got None.",
     "to_attend(CausalMask())": "`q_len` must be given for a `Mask`, got None.",
-    "to_attend(zeros((4, 4), dtype=bool), 4)": "`q_len` must be left out where `mask` is an array.",
-    "to_attend(zeros((4, 4), dtype=bool), xp=np)": "`xp` must be left out where `mask` is an array.",
+    "to_attend(zeros((4, 4), dtype=bool), 4)": "`q_len` must be left out where `mask` is an array, got 4.",
+    "to_attend(zeros((4, 4), dtype=bool), xp=np)": f"`xp` must be left out where `mask` is an array, got {np!r}.",
     "to_attend([[True]])": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got [[True]].",
     "to_attend(None, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got None.",
     "to_attend(max, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got <built-in function max>.",
@@ -64,7 +66,7 @@ TYPE_ERRORS = {
     "CausalMask() | zeros((3, 3), bool)": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
     "zeros((3, 3), bool) & CausalMask()": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
     "CausalMask() | None": "unsupported operand type(s) for |: 'CausalMask' and 'NoneType'",
-    "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out where `mask` is a `Mask`.",
+    "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out where `mask` is a `Mask`, got 1.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {

@@ -271,10 +271,10 @@ def within_table(
         raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
-def no_positions_and_offset(positions: Array, offset: int) -> None:
-    """Check that one of the two ways to place a sequence is used, not both."""
-    if positions is not None and offset != 0:
-        raise wrong_value("offset", "be left out where `positions` are given", shown(offset))
+def left_out(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:
+    """Check that options, None by default, are left out where they have no use."""
+    for name, value in namespace.drop_none(**options).items():
+        raise error(name, f"be left out {where}", shown(value))
 
 
 def broadcasts(

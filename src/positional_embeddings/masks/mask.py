@@ -142,10 +142,8 @@ class Mask(WeightedLayer):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        name = next(iter(self._arrays()), None)
-        if name is not None and (xp is not None or device is not None):
-            message = f"`xp` and `device` must be left out where `{name}` is an array."
-            raise TypeError(message)
+        for name in self._arrays():
+            checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         space = self._space(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         hidden = self._between(span_of(queries), span_of((0, k_len)), k_len, space)

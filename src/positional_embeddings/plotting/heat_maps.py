@@ -9,7 +9,7 @@ from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, drop_none, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import other_axes
 from positional_embeddings.masks.mask import Mask
@@ -287,9 +287,8 @@ def plot_attention(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
-    for name, value in drop_none(**unused).items():
-        what = "a `Mask` or a `Bias`" if is_value else "an array"
-        raise wrong_type(name, f"be left out where `table` is {what}", shown(value))
+    what = "a `Mask` or a `Bias`" if is_value else "an array"
+    checks.left_out(f"where `table` is {what}", wrong_type, **unused)
     several = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(several)]
 
