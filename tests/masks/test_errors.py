@@ -15,7 +15,7 @@ VALUE_ERRORS = {
     "combine_masks(create_causal_mask(4), zeros((2, 4), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (4, 4, 1), (2, 4).",
     "combine_masks(create_causal_mask(4), zeros((4, 2), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (4, 4, 1), (4, 2).",
     "describe_mask(zeros(2, dtype=bool))": "`mask` must have axes of queries and keys, got shape (2,).",
-    "describe_mask(zeros((2, 2, 3), dtype=bool), batch=3)": "`batch` must be below 3, the batch of `mask`, got 3.",
+    "describe_mask(zeros((2, 2, 3), dtype=bool), batch=3)": "`batch` must be below 3, got 3.",
     "describe_mask(zeros((8, 4, 5, 5), bool), key_axis=-1, batch=2)": "`mask` must have length 1 on axes other than those of batch, queries and keys, got shape (8, 4, 5, 5). Pass one of the masks, such as that of one head.",
     "describe_mask(zeros((2, 1, 4, 4), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 4).",
     "fully_masked_rows(zeros((2, 1, 4, 5), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 5).",
