@@ -61,7 +61,7 @@ TYPE_ERRORS = {
     "from_attend(zeros((4, 4)))": "`attend` must have a boolean dtype, True where a query may attend, got float64.",
     "from_attend(ones((4, 4), dtype=int))": "`attend` must have a boolean dtype, True where a query may attend, got int64.",
     "PaddingMask.from_attention_mask(ones((2, 4)))": "`attention_mask` must have an integer or boolean dtype, got float64. Pass attention_mask != 0.",
-    "NeighbourhoodMask(4, 1)": "`shape` must be a tuple of one length or more, got 4.",
+    "NeighbourhoodMask(4, 1)": "`shape` must be a list or tuple of integers, got 4.",
     "FunctionMask(3)": "`function` must be a function of positions, got 3.",
     "CausalMask() | zeros((3, 3), bool)": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
     "zeros((3, 3), bool) & CausalMask()": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",

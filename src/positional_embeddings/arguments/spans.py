@@ -160,7 +160,7 @@ def length_array(
     """
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
-        numbers = checks.integers(name, lengths)
+        numbers = list(checks.several(name, lengths))
         check_lengths(name, numbers, space)
         return space, space.xp.asarray(numbers, dtype=space.integer, device=device)
     checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)

@@ -4,7 +4,7 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
@@ -415,12 +415,7 @@ class FunctionMask(Mask):
            [0, 1, 0]])
     """
 
-    function: Callable[[Array, Array], Array]
-
-    def __post_init__(self) -> None:
-        function: object = self.function
-        if not callable(function) or isinstance(function, type | Mask):
-            raise wrong_type("function", "be a function of positions", shown(function))
+    function: checks.PositionFunction
 
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1

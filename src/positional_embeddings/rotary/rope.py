@@ -318,7 +318,7 @@ class RoPE(checks.CheckedLayer):
         given: Any = positions
         if isinstance(given, list | tuple | range):
             space = new_space(xp, device)
-            numbers = checks.integers("positions", given)
+            numbers = checks.several("positions", given)
             farthest = dtypes.largest_integer(space.integer, space.xp)
             if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
                 raise wrong_value("positions", f"hold positions within {farthest}", shown(wrong))
