@@ -1,5 +1,7 @@
 """Wrong inputs of relative positions and their biases, and the messages of their errors."""
 
+import numpy as np
+
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -16,8 +18,8 @@ VALUE_ERRORS = {
     "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
 }
 TYPE_ERRORS = {
-    "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
-    "T5Bias(2)(4, xp=np)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
+    "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": f"`dtype` must be left out for a bias with its own arrays, got {np.float32!r}.",
+    "T5Bias(2)(4, xp=np)": f"`xp` must be left out for a bias with its own arrays, got {np!r}.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {

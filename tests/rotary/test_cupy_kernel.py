@@ -65,14 +65,12 @@ class RawKernel:
     def __init__(self, source, name, options):
         assert f"void {name}(" in source
         assert options == ("--fmad=false",)
-        constants = dict(re.findall(r"const \w+ ([A-Z_]+) = (-?\d+);", source))
+        constants = dict(re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE))
         self.side_by_side, self.angle_step = (
             int(constants[name]) for name in ("SIDE_BY_SIDE", "ANGLE_STEP")
         )
         self.alignment, self.sign = int(constants["ANGLE_ALIGNMENT"]), int(constants["SIGN"])
-        self.index = {"int": "int32", "long long": "int64"}[
-            re.search(r"typedef ([\w ]+) Index;", source)[1]
-        ]
+        self.index = {"int": "int32", "long long": "int64"}[constants["INDEX"]]
 
     def __call__(self, grid, block, arguments):
         *arrays, plan = arguments

@@ -136,12 +136,8 @@ def resolve_positions(
     The library is that of the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
-        for name, value in (("q_len", q_len), ("k_len", k_len), ("offset", offset)):
-            if value is not None:
-                raise wrong_value(name, "be left out with `query_positions`", value)
-        if xp is not None or device is not None:
-            message = "`xp` and `device` must be left out with `query_positions`."
-            raise TypeError(message)
+        checks.left_out("with `query_positions`", q_len=q_len, k_len=k_len, offset=offset)
+        checks.left_out("with `query_positions`", wrong_type, xp=xp, device=device)
         given = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
         keys = given.get("key_positions", query_positions)
         return space_of(**parameters, **given), query_positions, keys
@@ -164,12 +160,10 @@ def length_array(
     """
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
-        numbers = checks.integers(name, lengths)
+        numbers = list(checks.several(name, lengths))
         check_lengths(name, numbers, space)
         return space, space.xp.asarray(numbers, dtype=space.integer, device=device)
-    if xp is not None or device is not None:
-        message = f"`xp` and `device` must be left out where `{name}` is an array."
-        raise TypeError(message)
+    checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     space = space_of(**{name: lengths})
     checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:

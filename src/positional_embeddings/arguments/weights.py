@@ -68,9 +68,8 @@ def set_weights(
         for name, array in given.items():
             if tuple(array.shape) != shapes[name]:
                 raise wrong_value(name, f"have shape {shapes[name]}", tuple(array.shape))
-        for option, value in (("dtype", dtype), ("device", device), ("xp", xp)):
-            if value is not None and not is_drawn:
-                raise wrong_value(option, "be left out where every array is given", shown(value))
+        if not is_drawn:
+            checks.left_out("where every array is given", dtype=dtype, device=device, xp=xp)
         if xp is not None and new_space(xp).xp is not space.xp:
             raise wrong_value("xp", "be the library of the given arrays", shown(xp))
         dtype = next(iter(given.values())).dtype if dtype is None else dtype

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import Span, position_array, resolve_positions
 from positional_embeddings.arguments.weights import WeightedLayer
-from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import (
     AnyArray,
@@ -182,9 +182,9 @@ class Bias(WeightedLayer):
             precision, or both lengths and positions are given.
         """
         arrays = self._arrays()
-        if arrays and namespace.drop_none(xp=xp, dtype=dtype, device=device):
-            message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
-            raise TypeError(message)
+        if arrays:
+            own = {"xp": xp, "dtype": dtype, "device": device}
+            checks.left_out("for a bias with its own arrays", wrong_type, **own)
         places = q_len, k_len, offset, query_positions, key_positions
         space, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
         default = next(iter(arrays.values())).dtype if arrays else space.default_float

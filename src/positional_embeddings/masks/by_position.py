@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
@@ -329,18 +329,16 @@ class NeighbourhoodMask(Mask):
     _is_fixed = True
 
     def __post_init__(self) -> None:
-        shape: Any = self.shape
         window: Any = self.window
-        if not isinstance(shape, tuple | list) or not shape:
-            raise wrong_type("shape", "be a tuple of one length or more", shown(shape))
-        shape = tuple(checks.positive_integer(f"shape[{i}]", n) for i, n in enumerate(shape))
+        shape = checks.several("shape", self.shape, checks.positive_integer)
+        if not shape:
+            raise wrong_value("shape", "have one length or more", "()")
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
             raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
         else:
-            check = checks.non_negative_integer
-            window = tuple(check(f"window[{i}]", n) for i, n in enumerate(window))
+            window = checks.several("window", window, checks.non_negative_integer)
         checks.set_fields(self, shape=shape, window=window)
 
     @property
