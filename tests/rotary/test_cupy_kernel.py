@@ -46,11 +46,13 @@ class Array(np.ndarray):
 class ElementwiseKernel:
     """As CuPy's: an operation on the elements of arrays that broadcast."""
 
-    def __init__(self, inputs, outputs, operation, name, options):
+    def __init__(self, inputs, outputs, operation, name, preamble, options):
         assert [part.split()[0] for part in inputs.split(", ")] == ["T", "T", "C", "C"]
         assert [part.split()[0] for part in outputs.split(", ")] == ["T", "T"]
-        assert "a * c - b * s" in operation
-        assert "b * c + a * s" in operation
+        names = [part.split()[1] for part in (*inputs.split(", "), *outputs.split(", "))]
+        assert operation == f"rotate_pair({', '.join(names)})"
+        assert "a * cos - b * sin" in preamble
+        assert "b * cos + a * sin" in preamble
         assert name.isidentifier()
         assert options == ("--fmad=false",)
 

@@ -1,5 +1,6 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -94,6 +95,13 @@ class Span(NamedTuple):
             return space.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, space.integer)
         positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
+
+    def parts(self, results: Array) -> Iterator[tuple[slice, Array]]:
+        """Yield each range and its part of results, (..., query, column), of these queries."""
+        done = 0
+        for start, stop in self.ranges or ():
+            yield slice(start, stop), results[..., done : done + stop - start, :]
+            done += stop - start
 
     def take(self, array: Array, axis: int, space: Space) -> Array:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""

@@ -9,12 +9,6 @@ from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 from positional_embeddings.rotary.layouts import halves
 
-_PAIR_BY_PAIR = """
-const C a = static_cast<C>(first), b = static_cast<C>(second), c = cos, s = sin;
-rotated_first = static_cast<T>(a * c - b * s);
-rotated_second = static_cast<T>(b * c + a * s);
-"""
-
 NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
 DTYPES = tuple(NUMBER_BYTES)
 FIRST_OF_64_BITS = 2**31  # the first index of 64 bits
@@ -65,8 +59,9 @@ def elementwise_kernel() -> Any:
     return cupy.ElementwiseKernel(
         "T first, T second, C cos, C sin",
         "T rotated_first, T rotated_second",
-        _PAIR_BY_PAIR,
+        "rotate_pair(first, second, cos, sin, rotated_first, rotated_second)",
         "positional_embeddings_rotate",
+        preamble=cuda_text("rotary/kernels/rotate_pair.cu"),
         options=OPTIONS,
     )
 
@@ -82,7 +77,8 @@ def raw_source(number: str, angle: str, index: str, *constants: int) -> str:
     """Return the source of the kernel that rotates by vectors, for these types and constants."""
     names = "NUMBER", "ANGLE", "INDEX", "SIDE_BY_SIDE", "ANGLE_STEP", "ANGLE_ALIGNMENT", "SIGN"
     defined = dict(zip(names, (number, angle, index, *constants), strict=True))
-    return cuda_text("rotary/kernels/rotate_vectors.cu", **defined)
+    files = (f"rotary/kernels/{name}.cu" for name in ("rotate_pair", "rotate_vectors"))
+    return cuda_text(*files, **defined)
 
 
 @lru_cache(maxsize=256)

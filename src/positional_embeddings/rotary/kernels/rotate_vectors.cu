@@ -7,9 +7,9 @@
 // grid may have. A thread writes nothing but what it has read before, and shares nothing: there are
 // no races. Lengths and steps are 64-bit integers where a byte may be 2**31 numbers away.
 
-// cupy_kernel.py puts before it what it depends on: NUMBER, ANGLE, INDEX, SIDE_BY_SIDE (1 if both
-// numbers of a pair are in one vector), ANGLE_STEP (0 if all pairs of a vector have one angle),
-// ANGLE_ALIGNMENT (in bytes) and SIGN (of the sines: -1 rotates back).
+// It follows rotate_pair.cu. cupy_kernel.py defines what it depends on: NUMBER, ANGLE, INDEX,
+// SIDE_BY_SIDE (1 if both numbers of a pair are in one vector), ANGLE_STEP (0 if all pairs of a
+// vector have one angle), ANGLE_ALIGNMENT (in bytes) and SIGN (of the sines: -1 rotates back).
 #include <cupy/float16.cuh>
 #include <cupy/bfloat16.cuh>
 
@@ -57,10 +57,8 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
       for (int p = 0; p < PAIRS; p++) {
         T& first = numbers[0].at[SIDE_BY_SIDE ? 2 * p : p];
         T& second = numbers[SECOND].at[SIDE_BY_SIDE ? 2 * p + 1 : p];
-        const C a = static_cast<C>(first), b = static_cast<C>(second);
         const C cosine = c.at[ANGLE_STEP * p], sine = SIGN * s.at[ANGLE_STEP * p];
-        first = static_cast<T>(a * cosine - b * sine);
-        second = static_cast<T>(b * cosine + a * sine);
+        rotate_pair(first, second, cosine, sine, first, second);
       }
       // Both have been read before either is written: out may be x.
       *reinterpret_cast<Numbers*>(to) = numbers[0];
