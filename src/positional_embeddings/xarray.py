@@ -4,6 +4,7 @@ Optional: no other module imports this one, which needs xarray, the extra "xarra
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import tzinfo
 from functools import partial
 from math import inf, nan, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,6 +16,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.times import dates
 from positional_embeddings.times.calendar import elapsed
 from positional_embeddings.times.dates import Times
 from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
@@ -49,6 +51,7 @@ def encode(
     *,
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
+    time_zone: str | tzinfo | None = None,
     **options: Any,
 ) -> xr.DataArray:
     """Return features of the position along a coordinate, with readable labels.
@@ -58,7 +61,7 @@ def encode(
     da : xarray.DataArray or xarray.Dataset
         What has the coordinate; its data are not read.
     dim : str, or list or tuple of str
-        Name of a coordinate of numbers or datetime64, of any number of dimensions:
+        Name of a coordinate of numbers, datetime64 or dates of cftime, of any number of dimensions:
         "time", or "lat" if it is of (y, x). For "spherical" the names of latitude and
         longitude, and for "random_fourier" one name or more; these coordinates broadcast against
         each other over their dimensions. Names, standard names and units of the CF conventions
@@ -74,13 +77,17 @@ def encode(
         features are arrays of dask, computed chunk by chunk, whole on `feature_dim`. If None, an
         array of dask keeps its chunks, and any other coordinate gets those of `da`, if `da` has
         any.
+    time_zone : str or tzinfo, optional
+        Zone such as "Europe/Zurich", whose clock calendar periods follow, of datetimes in UTC. If
+        None, they follow the datetimes as they are.
     **options
         Those of the encoding:
 
         - "cyclic": `periods`, one or a list, and `harmonics` (1 by default), an integer or one for
-          each period. Periods of datetimes are "day", "week", "month", "quarter", "year", by the
-          calendar, or spans, counted from 1970-01-01: timedeltas, texts such as "36h", and offsets
-          of pandas; periods of numbers are positive numbers.
+          each period. Periods of dates are "day", "week", "month", "quarter", "year", by the
+          calendar, also one of cftime for climate models, or spans, counted from 1970-01-01:
+          timedeltas, texts such as "36h", and offsets of pandas; periods of numbers are positive
+          numbers.
         - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
         - "sinusoidal": `embedding_size`, the number of features, `base` (10,000 by default) and
@@ -107,7 +114,7 @@ def encode(
     ------
     TypeError
         If `da` is of the wrong kind, an option is unknown, missing or of the wrong kind, or the
-        coordinate holds neither numbers nor datetime64.
+        coordinate holds neither numbers nor dates.
     ValueError
         If there is no such coordinate, `feature_dim` is the name of one already, or an option
         has a wrong value.
@@ -136,13 +143,15 @@ def encode(
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
     Frozen({'feature': 25, 'lat': 2, 'lon': 3})
     """
-    checks.choice("encoding", encoding, tuple(ENCODINGS))
+    checks.choice("encoding", encoding, tuple(_OPTIONS))
     coordinates = _coordinates(da, dim, encoding)
     if not isinstance(feature_dim, str):
         raise wrong_type("feature_dim", "be a name", shown(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
-    plan = _plan(encoding, coordinates, options)
+    model = dates.model_of(da.coords[coordinates[0].name])
+    prepare = _clock(coordinates[0], model, time_zone)
+    plan = _plan(encoding, coordinates, model, prepare, options)
     encoded = xr.apply_ufunc(
         plan.features,
         *_chunked(coordinates, da, chunks),
@@ -191,7 +200,8 @@ def attention(
     dim : str, or pair of str
         Dimension of the queries in `query` and of the keys in `key` and `value`. If it is one
         name, its coordinate in `query` may differ from that in `key`. A pair, such as
-        ``("new_time", "time")``, names the two apart.
+        ``("new_time", "time")``, names the two apart. Both dimensions of a grid become one by
+        ``array.stack(cell=("lat", "lon"))``, and two again by ``unstack("cell")``.
     feature_dim : str
         Dimension of the features. Its labels in `query` and `key` have to be the same, unless
         `dim` is a pair: features of "new_time" have other labels than features of "time".
@@ -264,12 +274,7 @@ def attention(
     >>> attention(times[:, ::7], times, da, **options).sizes
     Frozen({'time': 9})
     """
-    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2:
-        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
-    if feature_dim in pair:
-        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
-    q_dim, k_dim = pair
+    q_dim, k_dim = _pair_of(dim, feature_dim, query, key)
     options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
@@ -374,7 +379,13 @@ class _Plan(NamedTuple):
     dtype: Dtype
 
 
-def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any]) -> _Plan:
+def _plan(
+    encoding: str,
+    coordinates: list[xr.DataArray],
+    model: str | None,
+    prepare: Prepare,
+    options: dict[str, Any],
+) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
     dtype = None if dtype is None else np.dtype(dtype)
@@ -390,10 +401,9 @@ def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any
         is_even = encoding == "random_fourier"
         size = options.pop("embedding_size")
         options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
-    prepare: Prepare = _as_times
     if encoding == "sinusoidal":
         unit, origin = options.pop("unit", None), options.pop("origin", None)
-        prepare = _to_numbers(coordinates[0], unit, origin)
+        prepare = _to_numbers(coordinates[0], model, unit, origin)
     elif encoding == "spherical":
         options["argument"] = "dim"
         if options.get("unit") is None:
@@ -418,8 +428,23 @@ def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any
     return _Plan(features, encoder.names(names), features(*empty).dtype)
 
 
-def _as_times(x: Array) -> Column:
-    return Times(x, x, None) if x.dtype.kind == "M" else x
+def _clock(coordinate: xr.DataArray, model: str | None, time_zone: Any) -> Prepare:
+    """Return the function from datetimes to times on the clock of a zone."""
+    zone = dates.time_zone_of(time_zone)
+    if zone is not None and (model is not None or coordinate.dtype.kind != "M"):
+        what = f"be None unless da[{coordinate.name!r}] holds datetimes of the standard calendar"
+        raise wrong_value("time_zone", what, shown(time_zone))
+
+    def as_times(x: Array) -> Column:
+        if x.dtype.kind != "M":
+            return x
+        wall = x
+        if zone is not None:
+            in_utc = xr.IndexVariable("time", x.ravel()).to_index().tz_localize("UTC")
+            wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
+        return Times(wall, x, model=model)
+
+    return as_times
 
 
 def _fill(value: Any) -> float:
@@ -450,20 +475,25 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
             elif name in getattr(da, "data_vars", ()):
                 remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
-        dtype = da.coords[name].dtype
+        coordinate, place = da.coords[name], f"da[{name!r}]"
+        dtype, has_times = coordinate.dtype, encoding != "spherical"
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        has_times = encoding != "spherical"
+        first = next(iter(coordinate.values.flat), None) if dtype.kind in "OUT" else None
+        if hasattr(first, "dayofyr"):  # a date of cftime
+            utc, is_datetime = dates.utc_of(place, coordinate), True
+            c = coordinate
+            coordinate = xr.DataArray(utc, c.coords, c.dims, c.name, c.attrs)
         if dtype.kind not in "iuf" and not (is_datetime and has_times):
-            what = "hold numbers or datetime64" if has_times else "hold numbers"
-            remedy = ""
+            what = "hold numbers or dates" if has_times else "hold numbers"
+            remedy = dates.remedy_for(first)
             if dtype.kind in "mM" and not is_datetime:
-                remedy = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
-            raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
-        coordinates.append(da.coords[name])
+                remedy = f" Pass da.assign_coords({name}=days_since({place}))."
+            raise wrong_type(place, what, str(dtype), remedy)
+        coordinates.append(coordinate)
     return coordinates
 
 
-def _to_numbers(coordinate: xr.DataArray, unit: Any, origin: Any) -> Prepare:
+def _to_numbers(coordinate: xr.DataArray, model: str | None, unit: Any, origin: Any) -> Prepare:
     """Return the function from arrays of a coordinate to arrays of numbers."""
     if coordinate.dtype.kind != "M":
         for option, value in drop_none(unit=unit, origin=origin).items():
@@ -472,7 +502,7 @@ def _to_numbers(coordinate: xr.DataArray, unit: Any, origin: Any) -> Prepare:
         return lambda x: x
     if unit is None:
         raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
-    start = np.datetime64("1970-01-01") if origin is None else origin
+    start = dates.origin_of("1970-01-01" if origin is None else origin, model)
     return lambda x: elapsed(x, start, unit)
 
 
@@ -487,6 +517,19 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
 
 
 # Attention over named dimensions.
+
+
+def _pair_of(dim: Any, feature_dim: Hashable, *arrays: Any) -> tuple[Hashable, Hashable]:
+    """Return the dimensions of the queries and of the keys, after a check."""
+    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
+    if len(pair) != 2:
+        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
+    if feature_dim in pair:
+        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
+    if pair[0] != pair[1] and all({*pair} <= {*getattr(array, "dims", ())} for array in arrays):
+        hint = f" Make one of a grid's by .stack(cell={pair}) of all arrays: dim='cell'."
+        raise wrong_value("dim", "be one name for queries and keys that have both", f"{pair}", hint)
+    return pair
 
 
 def _attend_variables(
