@@ -252,7 +252,7 @@ def test_calendars_of_climate_models(name):
     counted = pex.encode(da, "time", "sinusoidal", **options, origin=time[0])
     np.testing.assert_array_equal(counted, sinusoidal_encoding(days, 4))
     if name != "standard":
-        with pytest.raises(ValueError, match=r"^`time_zone` must be None unless"):
+        with pytest.raises(ValueError, match=r"^`time_zone` must be left out unless"):
             pex.encode(da, "time", periods="day", time_zone="UTC")
         with pytest.raises(ValueError, match=f"^`origin` must be 1970-01-01, or .*, {name}, got"):
             pex.encode(da, "time", "sinusoidal", **options, origin="2000-01-15")
@@ -974,7 +974,7 @@ CASES = {
 }
 VALUE_ERRORS = {
     'attention(q.expand_dims("time"), k.expand_dims("new"), v, **pair)': "`dim` must be one name for queries and keys that have both, got ('new', 'time'). Make one of a grid's by .stack(cell=('new', 'time')) of all arrays: dim='cell'.",
-    'encode(da, "day", periods=7, time_zone="UTC")': "`time_zone` must be None unless da['day'] holds datetimes of the standard calendar, got 'UTC'.",
+    'encode(da, "day", periods=7, time_zone="UTC")': "`time_zone` must be left out unless da['day'] holds datetimes, got zoneinfo.ZoneInfo(key='UTC').",
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="yesterday")': "`origin` must be a date such as '1970-01-01', got 'yesterday'.",
     'encode(da, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station'.",
     'encode(ds, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.assign_coords(x=range(2)) for positions from 0.",

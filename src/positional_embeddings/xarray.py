@@ -30,6 +30,7 @@ except ImportError as error:
 __all__ = ["attention", "encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
+Options: TypeAlias = dict[str, Any]
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
 # The options that each encoding needs, and those that have defaults. The number of features is
@@ -150,8 +151,8 @@ def encode(
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
     model = dates.model_of(da.coords[coordinates[0].name])
-    prepare = _clock(coordinates[0], model, time_zone)
-    plan = _plan(encoding, coordinates, model, prepare, options)
+    read = partial(_reader, coordinates[0], model, time_zone)
+    plan = _plan(encoding, coordinates, read, options)
     encoded = xr.apply_ufunc(
         plan.features,
         *_chunked(coordinates, da, chunks),
@@ -275,7 +276,7 @@ def attention(
     Frozen({'time': 9})
     """
     q_dim, k_dim = _pair_of(dim, feature_dim, query, key)
-    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
+    options: Options = {"scale": scale, "softcap": softcap, "offset": offset}
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
@@ -368,7 +369,7 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
 
 
 # From the values of a coordinate to what is encoded.
-Prepare: TypeAlias = Callable[[Array], Column]
+Read: TypeAlias = Callable[[Array], Column]
 
 
 class _Plan(NamedTuple):
@@ -380,11 +381,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    encoding: str,
-    coordinates: list[xr.DataArray],
-    model: str | None,
-    prepare: Prepare,
-    options: dict[str, Any],
+    encoding: str, coordinates: list[xr.DataArray], reader: Callable[..., Read], options: Options
 ) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
@@ -401,10 +398,13 @@ def _plan(
         is_even = encoding == "random_fourier"
         size = options.pop("embedding_size")
         options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
+    of_numbers = {}
     if encoding == "sinusoidal":
-        unit, origin = options.pop("unit", None), options.pop("origin", None)
-        prepare = _to_numbers(coordinates[0], model, unit, origin)
-    elif encoding == "spherical":
+        of_numbers = {name: options.pop(name, None) for name in ("unit", "origin")}
+        if coordinates[0].dtype.kind == "M" and of_numbers["unit"] is None:
+            raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
+    read = reader(**of_numbers)
+    if encoding == "spherical":
         options["argument"] = "dim"
         if options.get("unit") is None:
             options["unit"] = _angular_unit(coordinates)
@@ -413,7 +413,7 @@ def _plan(
     described = []
     for c, values in zip(coordinates, empty, strict=True):
         of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        described.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
+        described.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", of_cf))
     encoder = ENCODINGS[encoding](described, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
@@ -421,30 +421,11 @@ def _plan(
 
     def features(*arrays: Array) -> Array:
         """Return the features of coordinates that broadcast, on the last axis."""
-        blocks = encoder.encode([prepare(array) for array in arrays], dtype)
+        blocks = encoder.encode([read(array) for array in arrays], dtype)
         xp = space_of(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
     return _Plan(features, encoder.names(names), features(*empty).dtype)
-
-
-def _clock(coordinate: xr.DataArray, model: str | None, time_zone: Any) -> Prepare:
-    """Return the function from datetimes to times on the clock of a zone."""
-    zone = dates.time_zone_of(time_zone)
-    if zone is not None and (model is not None or coordinate.dtype.kind != "M"):
-        what = f"be None unless da[{coordinate.name!r}] holds datetimes of the standard calendar"
-        raise wrong_value("time_zone", what, shown(time_zone))
-
-    def as_times(x: Array) -> Column:
-        if x.dtype.kind != "M":
-            return x
-        wall = x
-        if zone is not None:
-            in_utc = xr.IndexVariable("time", x.ravel()).to_index().tz_localize("UTC")
-            wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
-        return Times(wall, x, model=model)
-
-    return as_times
 
 
 def _fill(value: Any) -> float:
@@ -493,17 +474,27 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     return coordinates
 
 
-def _to_numbers(coordinate: xr.DataArray, model: str | None, unit: Any, origin: Any) -> Prepare:
-    """Return the function from arrays of a coordinate to arrays of numbers."""
-    if coordinate.dtype.kind != "M":
-        for option, value in drop_none(unit=unit, origin=origin).items():
+def _reader(
+    coordinate: xr.DataArray, model: Any, time_zone: Any, unit: Any = None, origin: Any = None
+) -> Read:
+    """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
+    zone, has_times = dates.time_zone_of(time_zone), coordinate.dtype.kind == "M"
+    for option, value in drop_none(unit=unit, origin=origin, time_zone=zone).items():
+        if not has_times or (model is not None and option == "time_zone"):
             what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
             raise wrong_value(option, what, shown(value))
-        return lambda x: x
-    if unit is None:
-        raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
     start = dates.origin_of("1970-01-01" if origin is None else origin, model)
-    return lambda x: elapsed(x, start, unit)
+
+    def read(x: Array) -> Column:
+        if x.dtype.kind != "M" or unit is not None:
+            return elapsed(x, start, unit) if x.dtype.kind == "M" else x
+        wall = x
+        if zone is not None:
+            in_utc = xr.IndexVariable("time", x.ravel()).to_index().tz_localize("UTC")
+            wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
+        return Times(wall, x, model=model)
+
+    return read
 
 
 def _angular_unit(coordinates: list[xr.DataArray]) -> str:
@@ -573,9 +564,7 @@ def _without_coordinates(array: xr.DataArray, dim: Hashable) -> xr.DataArray:
     return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
 
 
-def _attend(
-    *arrays: Array, terms: tuple[str, ...], options: dict[str, Any], fill_value: float
-) -> Array:
+def _attend(*arrays: Array, terms: tuple[str, ...], options: Options, fill_value: float) -> Array:
     """Return the output for query, key and value, and for the mask and the bias that `terms` name.
 
     Their axes are (..., sequence, feature) and (..., query, key). Further axes are aligned at the
@@ -630,7 +619,7 @@ def _attend(
 
 
 def _attend_aligned(
-    query: Array, key: Array, *values: Array, options: dict[str, Any], hides: bool, **others: Array
+    query: Array, key: Array, *values: Array, options: Options, hides: bool, **others: Array
 ) -> list[Array]:
     """Return the means of several arrays of values; all arrays have as many axes.
 

@@ -826,13 +826,13 @@ WRONG = [
         PositionalEncoder(),
         object_array([UTC_TIMES[0], OTHER_ZONE]),
         ValueError,
-        "`X['x0']` must have one time zone, got UTC and UTC+01:00. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['x0']` must have one time zone or calendar, got UTC and UTC+01:00. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),
         pd.DataFrame({"time": pd.Series([UTC_TIMES[0], CLOCKS[0]], dtype=object)}),
         ValueError,
-        "`X['time']` must have one time zone, got None and UTC. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['time']` must have one time zone or calendar, got None and UTC. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),

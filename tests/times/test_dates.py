@@ -219,7 +219,7 @@ def test_calendars_are_not_mixed():
     import cftime
 
     noleap, days_360 = cftime.DatetimeNoLeap(2000, 1, 1), cftime.Datetime360Day(2000, 1, 1)
-    message = "`x` must have one calendar, got 360_day and noleap. Convert them to one, as with"
+    message = "`x` must have one time zone or calendar, got 360_day and noleap. Convert them to one"
     with pytest.raises(ValueError, match=message):
         days_since([noleap, days_360])
     what = "`origin` must be 1970-01-01, or a date of the calendar of the dates,"

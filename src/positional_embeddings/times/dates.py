@@ -17,12 +17,6 @@ _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
 _JULIAN_DAY_OF_1970 = 2_440_588
 
-# What all dates of an array have in common, their attribute, and what converts them.
-_ALIKE = (
-    ("time zone", "tzinfo", "pandas.to_datetime(..., utc=True)"),
-    ("calendar", "calendar", "convert_calendar of xarray"),
-)
-
 # Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
 Dates: TypeAlias = Any
 
@@ -175,11 +169,10 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
         if not (is_timedelta(value) if are_durations else is_date(value)):
             what, hint = "hold dates alone, or spans of time alone", remedy_for(value)
             raise wrong_type(name, what, shown(value), hint)
-    for what, attribute, remedy in _ALIKE:
-        several = sorted({str(getattr(value, attribute, None)) for value in present})
-        if len(several) > 1:
-            hint = f" Convert them to one, as with {remedy}."
-            raise wrong_value(name, f"have one {what}", " and ".join(several), hint)
+    zones = sorted({str(getattr(v, "calendar", getattr(v, "tzinfo", None))) for v in present})
+    if len(zones) > 1:
+        hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
+        raise wrong_value(name, "have one time zone or calendar", " and ".join(zones), hint)
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:

@@ -73,9 +73,10 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 _OCTAVES = 4
 
 # Parts of the calendar that times are looked at for, and their mean lengths in days; how many of
-# them, and of the steps between times in them, are enough (examples/encoders.py).
+# them, and of the steps between times in them, are enough, and with how many of the longest the
+# trend can be told from it (examples/encoders.py).
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
-_LEAST_CYCLES, _LEAST_STEPS = 0.95, 2.5
+_LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
 
 # The degree of a sphere if none is given.
 _DEGREE = 6
@@ -95,11 +96,12 @@ class Cyclic:
         for coordinate in coordinates:
             self.periods = coordinate.checked("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
-        labels = zip(durations.labels_of("periods", self.periods), self.harmonics, strict=True)
-        each = (
-            [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
-        )
-        self.labels = [*chain.from_iterable(each)]
+        labels = durations.labels_of("periods", self.periods)
+        self.labels = [
+            f"{label}_{harmonic + 1}" if count > 1 else label
+            for label, count in zip(labels, self.harmonics, strict=True)
+            for harmonic in range(count)
+        ]
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
@@ -366,7 +368,7 @@ def _parts_covered(times: Times) -> tuple[list[str], bool]:
         for part, length in _MEAN_DAYS.items()
         if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
     }
-    return list(lengths), bool(extent >= 2 * max(lengths.values(), default=0.0))
+    return list(lengths), bool(extent >= _CYCLES_OF_TREND * max(lengths.values(), default=0.0))
 
 
 def _octaves(column: Column) -> list[Duration]:
