@@ -1042,6 +1042,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "encoding": "cyclic",
                 "feature_dim": "feature",
                 "chunks": None,
+                "time_zone": None,
             },
             lambda array, _: array.data,
         )

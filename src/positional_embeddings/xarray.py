@@ -150,9 +150,7 @@ def encode(
         raise wrong_type("feature_dim", "be a name", shown(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
-    model = dates.model_of(da.coords[coordinates[0].name])
-    read = partial(_reader, coordinates[0], model, time_zone)
-    plan = _plan(encoding, coordinates, read, options)
+    plan = _plan(encoding, coordinates, time_zone, options)
     encoded = xr.apply_ufunc(
         plan.features,
         *_chunked(coordinates, da, chunks),
@@ -381,7 +379,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    encoding: str, coordinates: list[xr.DataArray], reader: Callable[..., Read], options: Options
+    encoding: str, coordinates: list[xr.DataArray], time_zone: Any, options: Options
 ) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
@@ -401,9 +399,9 @@ def _plan(
     of_numbers = {}
     if encoding == "sinusoidal":
         of_numbers = {name: options.pop(name, None) for name in ("unit", "origin")}
-        if coordinates[0].dtype.kind == "M" and of_numbers["unit"] is None:
+        if coordinates[0].dtype.kind in "MO" and of_numbers["unit"] is None:
             raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
-    read = reader(**of_numbers)
+    read = _reader(coordinates[0], time_zone, **of_numbers)
     if encoding == "spherical":
         options["argument"] = "dim"
         if options.get("unit") is None:
@@ -456,43 +454,40 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
             elif name in getattr(da, "data_vars", ()):
                 remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
-        coordinate, place = da.coords[name], f"da[{name!r}]"
-        dtype, has_times = coordinate.dtype, encoding != "spherical"
+        c, place = da.coords[name], f"da[{name!r}]"
+        dtype, has_times = c.dtype, encoding != "spherical"
+        first = next(iter(c.values.flat), None) if dtype.kind in "OUT" else None
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        first = next(iter(coordinate.values.flat), None) if dtype.kind in "OUT" else None
-        if hasattr(first, "dayofyr"):  # a date of cftime
-            utc, is_datetime = dates.utc_of(place, coordinate), True
-            c = coordinate
-            coordinate = xr.DataArray(utc, c.coords, c.dims, c.name, c.attrs)
+        is_datetime = is_datetime or hasattr(first, "dayofyr")  # a date of cftime
         if dtype.kind not in "iuf" and not (is_datetime and has_times):
             what = "hold numbers or dates" if has_times else "hold numbers"
             remedy = dates.remedy_for(first)
             if dtype.kind in "mM" and not is_datetime:
                 remedy = f" Pass da.assign_coords({name}=days_since({place}))."
             raise wrong_type(place, what, str(dtype), remedy)
-        coordinates.append(coordinate)
+        coordinates.append(c)
     return coordinates
 
 
-def _reader(
-    coordinate: xr.DataArray, model: Any, time_zone: Any, unit: Any = None, origin: Any = None
-) -> Read:
+def _reader(coordinate: xr.DataArray, time_zone: Any, unit: Any = None, origin: Any = None) -> Read:
     """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
-    zone, has_times = dates.time_zone_of(time_zone), coordinate.dtype.kind == "M"
+    zone, model = dates.time_zone_of(time_zone), dates.model_of(coordinate)
     for option, value in drop_none(unit=unit, origin=origin, time_zone=zone).items():
-        if not has_times or (model is not None and option == "time_zone"):
+        if coordinate.dtype.kind not in "MO" or (model is not None and option == "time_zone"):
             what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
             raise wrong_value(option, what, shown(value))
     start = dates.origin_of("1970-01-01" if origin is None else origin, model)
 
     def read(x: Array) -> Column:
-        if x.dtype.kind != "M" or unit is not None:
-            return elapsed(x, start, unit) if x.dtype.kind == "M" else x
-        wall = x
+        if x.dtype.kind not in "MO":
+            return x
+        utc = wall = dates.utc_of("x", x)
+        if unit is not None:
+            return elapsed(utc, start, unit)
         if zone is not None:
-            in_utc = xr.IndexVariable("time", x.ravel()).to_index().tz_localize("UTC")
+            in_utc = xr.IndexVariable("time", utc.ravel()).to_index().tz_localize("UTC")
             wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
-        return Times(wall, x, model=model)
+        return Times(wall, utc, model=model)
 
     return read
 

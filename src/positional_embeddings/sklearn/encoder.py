@@ -41,10 +41,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         One of:
 
         - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
-          the day, the week and the year where they cover these; if they cover the longest of these
-          twice, or none, the time itself joins them. Latitude and longitude, which their names
-          tell, are "spherical" of degree 6; a longitude alone is "cyclic". Other numbers are
-          "cyclic" with `periods`, else "fourier". With `wavelengths` all columns are "fourier";
+          the day, the week and the year where they cover most of one, else "fourier"; and if they
+          cover the longest of these twice, or none, the time itself joins them. Latitude and
+          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
+          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
+          all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "sinusoidal": the encoding of Vaswani et al., `dim` features for each column;

@@ -35,11 +35,6 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    @property
-    def text(self) -> str:
-        """What may say whether it is a latitude or a longitude."""
-        return f"{self.name} {self.attributes}"
-
     def checked(
         self, name: str, values: Any, *, parts: Sequence[str] = (), check: Any = features.wavelength
     ) -> list[Duration]:
@@ -78,15 +73,12 @@ _OCTAVES = 4
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 _LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
 
-# The degree of a sphere if none is given.
-_DEGREE = 6
-
 _OF_NUMBERS = (
     " Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder."
 )
 _OF_PLACES = """ Give each place an encoder of its own:
 place = PositionalEncoder("spherical", degree=6)
-make_column_transformer((place, [{!r}, {!r}]), (place, [...]), remainder=PositionalEncoder())"""
+make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
 
 
 class Cyclic:
@@ -192,10 +184,11 @@ class Spherical:
     ) -> None:
         _check_numbers(coordinates, "spherical")
         if len(coordinates) != 2:
-            came = f"{len(coordinates)} features"
-            raise wrong_value("X", "have 2 features, latitude and longitude", came)
+            came = ", ".join(c.name for c in coordinates)
+            raise wrong_value("X", "have 2 features, latitude and longitude", came, _OF_PLACES)
         self.degree, self.unit = degree, unit
-        self.order = durations.order_of_places(argument, [c.text for c in coordinates])
+        texts = [f"{c.name} {c.attributes}" for c in coordinates]
+        self.order = durations.order_of_places(argument, texts)
 
     def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
@@ -269,34 +262,26 @@ class ByColumn:
         unit: Unit = "degrees",
     ) -> None:
         checks.boolean("trend", trend)
-        signs = [
-            0 if isinstance(c.values, Times) else durations.sign_of_place(c.text)
-            for c in coordinates
-        ]
+        turn = 360.0 if unit == "degrees" else 2 * pi
+        names = ["" if isinstance(c.values, Times) else c.name for c in coordinates]
+        signs = [*map(durations.sign_of_place, names)]
         place = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
-        if len(place) > 2:
-            names = [coordinates[i].name for i in place]
-            hint = _OF_PLACES.format(*names)
-            raise wrong_value("X", "hold one latitude and one longitude", str(names), hint)
         # What encodes some coordinates together, and their indices.
         self.parts: list[tuple[Any, list[int]]] = []
         if place:
-            degree = _DEGREE if degree is None else degree
-            own = [coordinates[i] for i in place]
+            degree, own = 6 if degree is None else degree, [coordinates[i] for i in place]
             self.parts.append((Spherical(own, degree=degree, unit=unit), place))
         for i, coordinate in enumerate(coordinates):
             if i not in place:
-                own, cycles, has_trend = [coordinate], periods, trend
+                own, cycles, is_long = [coordinate], periods, False
                 if periods is None and isinstance(coordinate.values, Times):
                     cycles, is_long = _parts_covered(coordinate.values)
-                    has_trend = trend or is_long
                 elif periods is None and signs[i] == -1:
-                    cycles = 360 if unit == "degrees" else 2 * pi
-                if cycles is None:
-                    self.parts.append((Fourier(own), [i]))
-                elif periods is not None or cycles:
-                    self.parts.append((Cyclic(own, periods=cycles, harmonics=harmonics), [i]))
-                if has_trend:
+                    cycles = turn
+                waves = {"periods": cycles, "harmonics": harmonics}
+                encoder = Fourier(own) if cycles is None else Cyclic(own, **waves)
+                self.parts.append((encoder, [i]))
+                if trend or is_long:
                     self.parts.append((Trend(own), [i]))
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
@@ -356,19 +341,21 @@ def _bounds(numbers: Array) -> tuple[float, float]:
     return float(xp.min(low)), float(xp.max(high))
 
 
-def _parts_covered(times: Times) -> tuple[list[str], bool]:
+def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
     """Return the parts of the calendar that times cover, and whether they cover these twice."""
     days = _since(times, _first_time(times))
     days = np.unique(days[~np.isnan(days)])
     if days.size < 2:
-        return [], True
+        return None, True
     extent, step = days[-1], np.median(np.diff(days))
     lengths = {
         part: length
         for part, length in _MEAN_DAYS.items()
         if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
     }
-    return list(lengths), bool(extent >= _CYCLES_OF_TREND * max(lengths.values(), default=0.0))
+    return list(lengths) or None, bool(
+        extent >= _CYCLES_OF_TREND * max(lengths.values(), default=0.0)
+    )
 
 
 def _octaves(column: Column) -> list[Duration]:
