@@ -892,7 +892,7 @@ def test_columns_keep_their_kind():
 
 ENCODERS = {
     "auto": PositionalEncoder(),
-    "cyclic": PositionalEncoder("cyclic", periods=[2.5, 7], harmonics=[2, 1]),
+    "cyclic": PositionalEncoder(periods=[2.5, 7], harmonics=[2, 1], trend=True),
     "fourier": PositionalEncoder("fourier", wavelengths=[0.5, 3.0]),
     "sinusoidal": PositionalEncoder("sinusoidal", dim=5),
     "random_fourier": PositionalEncoder("random_fourier", dim=6, length_scale=2.0, random_state=0),
