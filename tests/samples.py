@@ -980,6 +980,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(estimators.PositionalEncoder, options, encoded)
         for options in (
             {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
+            {"encoding": "auto", "trend": True},
             {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
             {"encoding": "sinusoidal", "dim": 4},
             {"encoding": "spherical", "degree": 2, "unit": "degrees"},
@@ -1041,6 +1042,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "encoding": "cyclic",
                 "feature_dim": "feature",
                 "chunks": None,
+                "time_zone": None,
             },
             lambda array, _: array.data,
         )

