@@ -755,6 +755,18 @@ CATALOGUE: dict[str, list[Call]] = {
     "inverse_frequencies": [Call(pe.inverse_frequencies, {"dim": 8, "base": 100.0, **NEW})],
     "log_wavelengths": [Call(pe.log_wavelengths, {"shortest": 1.0, "longest": 8.0, "n": 3})],
     "mask_to_bias": [Call(pe.mask_to_bias, {"mask": HIDDEN, "dtype": np.float64})],
+    "multimodal_positions": [
+        Call(
+            pe.multimodal_positions,
+            {
+                "parts": [(1, 2, 4), 2, (2, 2, 2, 0.5)],
+                "start": 3,
+                "spatial_merge_size": 2,
+                "tokens_per_second": 4.0,
+                **NEW,
+            },
+        )
+    ],
     "neg_half": [Call(pe.neg_half, {"x": X, "axis": 0})],
     "octave_wavelengths": [Call(pe.octave_wavelengths, {"n": 3, "longest": 2.0})],
     "positions_from_mask": [Call(pe.positions_from_mask, {"mask": HIDDEN, "seq_axis": 0})],

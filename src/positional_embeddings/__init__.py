@@ -40,6 +40,7 @@ from positional_embeddings.encodings.graph import graph_laplacian_encoding, rand
 from positional_embeddings.encodings.grid import grid_encoding, grid_positions
 from positional_embeddings.encodings.grid_cells import grid_cell_encoding
 from positional_embeddings.encodings.learned import LearnedPE
+from positional_embeddings.encodings.multimodal import multimodal_positions
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sinusoidal import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
@@ -148,6 +149,7 @@ __all__ = [
     "inverse_frequencies",
     "log_wavelengths",
     "mask_to_bias",
+    "multimodal_positions",
     "neg_half",
     "octave_wavelengths",
     "positions_from_mask",
