@@ -82,7 +82,7 @@ PAGES = {
         "Attention",
         "An attention that computes many scores in blocks, and the bookkeeping of cached "
         "keys. The guides are :doc:`/guide/attention` and :doc:`/guide/decoding`.",
-        [Section("Attention", "attention")],
+        [Section("Attention", "attention"), Section("Attention of a model", "models")],
     ),
     "plotting": Page(
         "Pictures",

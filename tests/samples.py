@@ -49,6 +49,7 @@ LEARNED = pe.LearnedPE(8, 6, embeddings=X)
 CACHE = pe.KVCache.empty(2, 4)
 ATTENTION = pe.RoPEMultiHeadAttention(8, 2, 16, rng=0)
 TABLES = ROPE.tables(POSITIONS)
+LAYER = pe.AttentionLayer(2, 8, rope=ROPE, mask=pe.CausalMask(), has_sinks=True)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
 
 
@@ -587,6 +588,29 @@ CATALOGUE: dict[str, list[Call]] = {
             loop="positions",
         ),
         Call(ROPE.tables, {"positions": [0, 1, 2], **NEW}),
+    ],
+    "AttentionLayer": [
+        Call(
+            pe.AttentionLayer,
+            {
+                "num_heads": 2,
+                "head_size": 8,
+                "num_kv_heads": 1,
+                "value_size": 8,
+                "rope": pe.RoPE(4, 16, **AXES),
+                "mask": pe.SlidingWindowMask(2, 0),
+                "bias": pe.ALiBiBias(2),
+                "scale": 0.5,
+                "softcap": 20.0,
+                "window": 3,
+                "has_sinks": False,
+                **AXES,
+            },
+            lambda layer, at: layer(*(at.array(x[..., None]) for x in (Q, K[..., :1], V[..., :1]))),
+        )
+    ],
+    "AttentionLayer.__call__": [
+        Call(LAYER, {"q": Q, "k": K, "v": V, "positions": POSITIONS, "sinks": X[0, :2]}),
     ],
     "RoPEMultiHeadAttention": [
         Call(

@@ -94,6 +94,12 @@ CASES = {
         lambda a, axes: a(X) + pe.AbsolutePE(HEAD, 9, **axes).encoding(a(X)),
         encoded(sinusoid),
     ),
+    "AttentionLayer": (
+        lambda a, axes: pe.AttentionLayer(HEADS, HEAD, mask=pe.CausalMask(), **axes)(
+            a(X), a(K), a(V)
+        ),
+        attended(),
+    ),
     "LearnedPE": (
         lambda a, axes: pe.LearnedPE(HEAD, SEQ, embeddings=a(TABLE), **axes)(a(X)),
         encoded(vector_of_table),

@@ -70,6 +70,7 @@ from positional_embeddings.masks.packing import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
+from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -90,6 +91,7 @@ __version__ = "0.2.0"
 __all__ = [
     "ALiBiBias",
     "AbsolutePE",
+    "AttentionLayer",
     "CausalMask",
     "ChunkedMask",
     "DilatedMask",
