@@ -50,6 +50,9 @@ CACHE = pe.KVCache.empty(2, 4)
 ATTENTION = pe.RoPEMultiHeadAttention(8, 2, 16, rng=0)
 TABLES = ROPE.tables(POSITIONS)
 LAYER = pe.AttentionLayer(2, 8, rope=ROPE, mask=pe.CausalMask(), has_sinks=True)
+TOKEN = Q[:, :1, None, :] * [[1.0], [2.0]]  # (head, seq, heads, batch)
+LAYERS = [pe.AttentionLayer(2, 8, mask=pe.CausalMask(), has_sinks=True, feature_axis=0, seq_axis=1)]
+DECODER = pe.DecoderCache.empty(LAYERS, 2, 8, drafts=2)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
 
 
@@ -129,6 +132,11 @@ def dense(mask: Any, library: Library) -> Any:
 def stored(buffer: Any, new: Any, /) -> Any:
     """Store by a step of its own, as a step stores once in a buffer."""
     return CACHE.rewind(0).step(3)[1].store(buffer, new)
+
+
+def attended(layer: Any, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
+    """Attend in a step of its own, in which a layer stores once."""
+    return DECODER.rewind(0).step(1)[1].attend(layer, q, k, v, sinks=sinks)
 
 
 def bias(value: Any, library: Library) -> Any:
@@ -455,6 +463,26 @@ CATALOGUE: dict[str, list[Call]] = {
     "KVCache.take": [
         Call(CACHE.take, {"rows": rows}, lambda cache, _: cache.step(1)[1].key_positions)
         for rows in ([1, 0], np.asarray([1, 0]))
+    ],
+    "DecoderCache.empty": [
+        Call(
+            pe.DecoderCache.empty,
+            {"layers": LAYERS, "batch": 2, "capacity": 4, "drafts": 1, **NEW},
+            lambda cache, _: cache.step(1)[1].positions,
+        )
+    ],
+    "DecoderCache.rewind": [
+        Call(DECODER.step(3)[0].rewind, {"counts": [1, 2]}, lambda cache, _: cache.lengths)
+    ],
+    "DecoderCache.step": [
+        Call(DECODER.step, values, lambda both, _: both[1].positions)
+        for values in ({"tokens": 3}, {"tokens": np.ones((2, 6), int), "positions": POSITIONS})
+    ],
+    "DecoderCache.take": [
+        Call(DECODER.step(3)[0].take, {"rows": [1, 0, 1]}, lambda cache, _: cache.lengths)
+    ],
+    "DecoderStep.attend": [
+        Call(attended, {"layer": 0, "q": TOKEN, "k": TOKEN, "v": TOKEN, "sinks": X[0, :2]})
     ],
     "KVStep.store": [
         Call(stored, {"buffer": np.zeros((8, 4, 2)), "new": Q[:, :3]}),
@@ -1112,6 +1140,8 @@ CATALOGUE: dict[str, list[Call]] = {
 
 # Names that are not called with arguments of a user, and why.
 NOT_CALLED = {
+    "DecoderCache": "made by DecoderCache.empty",
+    "DecoderStep": "made by DecoderCache.step",
     "KVStep": "made by KVCache.step",
     "Mask": "the base class of masks",
     "RotaryTables": "made by RoPE.tables",

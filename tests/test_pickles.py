@@ -37,6 +37,8 @@ def is_class(name):
 FURTHER = [
     'CausalMask() | ~PaddingMask([1, 2], side="left")',
     "ChunkedMask(2) & DilatedMask(3)",
+    "DecoderCache.empty([AttentionLayer(2, 4, feature_axis=0, seq_axis=1)], 2, 4).step(3)[0]",
+    "DecoderCache.empty([AttentionLayer(2, 4, feature_axis=0, seq_axis=1)], 2, 4).step(3)[1]",
     "FunctionBias(max, 2)",
     "FunctionMask(max)",
     "KVCache.empty(2, 4, sinks=1).step(3)[0]",

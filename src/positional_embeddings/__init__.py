@@ -71,6 +71,7 @@ from positional_embeddings.masks.packing import (
     segment_ids_from_lengths,
 )
 from positional_embeddings.models.attention_layers import AttentionLayer
+from positional_embeddings.models.decoder import DecoderCache, DecoderStep
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -94,6 +95,8 @@ __all__ = [
     "AttentionLayer",
     "CausalMask",
     "ChunkedMask",
+    "DecoderCache",
+    "DecoderStep",
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
