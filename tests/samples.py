@@ -817,6 +817,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "tokens_per_second": 4.0,
                 **NEW,
             },
+            lambda both, _: both[0],
         )
     ],
     "neg_half": [Call(pe.neg_half, {"x": X, "axis": 0})],

@@ -265,8 +265,10 @@ class KVCache(_Value):
         if self._stored is None:
             checks.set_fields(self, _stored=Stored())
         oldest = new.xp.maximum(new.oldest, new.after - self._slots.ring)
-        alike = self.lengths.shape[0] // new.after.shape[0]  # sequences that each row stands for
-        lengths, oldest = (new.xp.repeat(rows[:, 0], alike) for rows in (new.after, oldest))
+        lengths, oldest = new.after[:, 0], oldest[:, 0]
+        alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
+        if alike > 1:
+            lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
         cache = self._with(lengths, oldest, self._stored)
         return cache, self._step_to(cache, new)
 
@@ -293,7 +295,7 @@ class KVCache(_Value):
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = xp.where(positions < 0, 0, positions)
-        longest = int(after.max()) if xp is np else None
+        longest = max(after[:, 0].tolist()) if xp is np else None
         new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, space)
         if longest is not None:
             self._check_room(new, longest)
@@ -315,10 +317,14 @@ class KVCache(_Value):
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
         positions, key_positions, space = new.positions, new.key_positions(), new.space
-        both = new.xp.concat([positions, key_positions], axis=1)
-        both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
-        count, is_known = positions.shape[1], new.longest is not None
-        rows = (x if self._is_batch_first else x.T for x in (both[:, :count], both[:, count:]))
+        is_known, rows = new.longest is not None, [positions, key_positions]
+        if not (is_known and space.xp is np):
+            both = new.xp.concat(rows, axis=1)
+            both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
+            count = positions.shape[1]
+            rows = [both[:, :count], both[:, count:]]
+        if not self._is_batch_first:
+            rows = [x.T for x in rows]
         of_queries, of_keys = map(frozen_integers, rows)
         is_written, on_host = is_known and space.can_write, None
         if is_known:

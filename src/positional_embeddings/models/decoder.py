@@ -10,7 +10,7 @@ from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import once
+from positional_embeddings.arrays.kept import keep, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -174,7 +174,8 @@ class DecoderCache(WeightedLayer):
             tuple(map(zeros, _shapes_of(layer, batch, caches[window].capacity)[1:]))
             for layer, window in zip(layers, windows, strict=True)
         ]
-        return cls(tuple(layers), tuple(caches.values()), buffers)
+        alike = {layer: layer for layer in layers}  # one of equal ones, known by its `id`
+        return cls(tuple([alike[layer] for layer in layers]), tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
         lengths, count = self.lengths, len(self.layers)
@@ -384,8 +385,9 @@ class DecoderStep(WeightedLayer):
     # After the step, and the steps of its caches.
     _cache: DecoderCache = field(metadata={"part": True})
     _steps: tuple[KVStep, ...] = field(metadata={"part": True})
-    # The tables of each rotary embedding, by its `id`: the layers keep it.
-    _known: dict[Any, RotaryTables] = field(default_factory=dict, init=False, compare=False)
+    # The tables of each rotary embedding by its `id`, and what is known of tokens of NumPy of each
+    # form for each layer.
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 
     def __repr__(self) -> str:
         return f"DecoderStep(positions=<{shown(self.positions)}>)"
@@ -424,13 +426,29 @@ class DecoderStep(WeightedLayer):
             If a shape does not fit, or there is no such layer; where it can be known, if the layer
             has attended in this step already, or its last tokens are not those before the step.
         """
-        cache, number = self._cache, checks.integer("layer", layer)
-        if not 0 <= number < len(cache.layers):
+        cache, number = self._cache, checks.non_negative_integer("layer", layer)
+        if number >= len(cache.layers):
             raise wrong_value("layer", f"be from 0 to {len(cache.layers) - 1}", shown(layer))
         rule, step = cache.layers[number], self._steps[cache._cache_of[number]]
         keys, values = cache.buffers[number]
+        form: Any = None
+        if type(q) is type(k) is type(v) is np.ndarray:
+            form = id(rule), q.shape, q.dtype, k.shape, k.dtype, v.shape, v.dtype
+        space, tables = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
+        if tables is not None:
+            q, k = rule._rotated(q, tables, space), rule._rotated(k, tables, space)
+        keys, seen_keys = step.store(keys, k)
+        values, seen_values = step.store(values, v)
+        cache.buffers[number] = keys, values
+        return rule._attend(q, seen_keys, seen_values, sinks, positions=step)
+
+    def _prepared(
+        self, form: Any, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array
+    ) -> tuple[Space, RotaryTables | None]:
+        """Check new tokens, and return their space and the tables that rotate them."""
         space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
-        count = step.positions.shape[int(step._cache._is_batch_first)]
+        cache, step = self._cache.caches[0], self._steps[0]
+        count = step.positions.shape[int(cache._is_batch_first)]
         shapes = _shapes_of(rule, cache.lengths.shape[0], count)
         for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
             if tuple(array.shape) != shape:
@@ -438,14 +456,12 @@ class DecoderStep(WeightedLayer):
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
                 raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
-        if rule.rope is not None:
-            make = partial(rule.rope.tables, self.positions, dtype=keys.dtype)
-            tables = once(self._known, id(rule.rope), make)
-            q, k = (rule._rotated(x, tables, space) for x in (q, k))
-        keys, seen_keys = step.store(keys, k)
-        values, seen_values = step.store(values, v)
-        cache.buffers[number] = keys, values
-        return rule._attend(q, seen_keys, seen_values, sinks, positions=step)
+        tables, rope = None, rule.rope
+        if rope is not None:
+            make = partial(rope.tables, self.positions, dtype=keys.dtype)
+            tables = once(self._known, id(rope), make)
+        keep(self._known, form, (space, tables))
+        return space, tables
 
 
 def _axes_of(layer: AttentionLayer) -> tuple[int, int]:
