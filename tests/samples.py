@@ -335,7 +335,7 @@ MASKS = {
 
 # Values of the parameters of each bias of two heads, or of one for all.
 BIASES: dict[str, list[dict[str, Any]]] = {
-    "ALiBiBias": [{"num_heads": 2, "causal": True}],
+    "ALiBiBias": [{"num_heads": 2, "causal": True}, {"num_heads": 2, "slopes": [0.5, 0.25]}],
     "FIREBias": [
         {
             "hidden_weight": X[0, :3],
@@ -922,7 +922,12 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for positions in (POSITIONS, TIMES)
     ]
-    + [Call(pe.sinusoidal_encoding, {"positions": POSITIONS, "dim": 8, "preset": "whisper"})],
+    + [
+        Call(
+            pe.sinusoidal_encoding,
+            {"positions": POSITIONS, "dim": 8, "preset": "whisper", "feature_axis": -1},
+        )
+    ],
     "spherical_encoding": [
         Call(
             pe.spherical_encoding,
@@ -1119,6 +1124,7 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for name, samples in kinds.items()
     },
+    "SlidingWindowMask.of": [Call(pe.SlidingWindowMask.of, {"keys": 2}, dense)],
     "Mask.__call__": [
         Call(mask, {"q_pos": QUERIES, "k_pos": KEYS, "k_len": 4})
         for mask in (
