@@ -45,6 +45,7 @@ VALUE_ERRORS = {
     "decoder.step(1, positions=zeros((1, 3, 1), int))": "`positions` must have shape (1,) or (2, 1), got (1, 3, 1). The `tokens` of a step are the new ones alone, also those of an attention mask.",
     "decoder.step(3, positions=np.arange(3))[0].rewind(1)": "`counts` must leave all tokens whose `positions` were given, got 1. Go on from the cache before that step: rewind it by 0.",
     "decoder.step(3)[1].attend(1, *ones((3, 2, 2, 3, 4)))": "`layer` must be from 0 to 0, got 1.",
+    "DecoderCache.empty([None, AttentionLayer(2, 4, **axes)], 2, 4).step(3)[1].attend(0, *ones((3, 2, 2, 3, 4)))": "`layer` must have an attention, got 0, whose layer is None.",
     "decoder.step(3)[1].attend(0, *ones((3, 2, 2, 4, 4)))": "`q` must have shape (2, 2, 3, 4), got (2, 2, 4, 4). The `tokens` of a step are the new ones alone, also those of an attention mask.",
     "mha(zeros((8, 11, 5)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
     "scaled_dot_product_attention(zeros((4, 3, 2)), *zeros((2, 4, 3, 0)), enable_gqa=True)": "`k` must have length 2 or 1 on axis 2 as `q` has, or a divisor of it, got shape (4, 3, 0).",
@@ -141,7 +142,7 @@ VALUE_ERRORS = {
 }
 TYPE_ERRORS = {
     "DecoderCache.empty(3, 2, 4)": "`layers` must be a list or tuple of AttentionLayer, got 3.",
-    "DecoderCache.empty([RoPE], 2, 4)": "`layers[0]` must be an AttentionLayer, got <class 'positional_embeddings.rotary.rope.RoPE'>.",
+    "DecoderCache.empty([RoPE], 2, 4)": "`layers[0]` must be an AttentionLayer or None, got <class 'positional_embeddings.rotary.rope.RoPE'>.",
     "decoder.step(3)[1].attend(0, *ones((3, 2, 2, 3, 4), np.float32))": "`q` must have the dtype of the cache, float64, got float32.",
     "attention_weights(*zeros((2, 3, 2), dtype=complex))": "`q` must have a real floating-point dtype, got complex128.",
     "attention_weights(ones((4, 1)), ones((4, 1)), positions=np.arange(1), key_positions=cache.step(1)[1])": "`key_positions` must be an array, got KVStep(positions=<numpy.ndarray of shape (1, 1)>, key_positions=<numpy.ndarray of shape (1, 1)>). Pass positions=step.",

@@ -203,6 +203,14 @@ def test_a_cache_of_layers_is_a_value():
     assert cache != DecoderCache.empty(layers[:3], 2, 9).step(2)[0]
 
 
+def test_layers_without_attention_have_no_buffers():
+    layers = [None, *layers_of(-1, -2)[1:2], None]
+    cache, _ = DecoderCache.empty(layers, 2, 9).step(2)
+    assert cache.buffers[0] is cache.buffers[2] is None
+    assert [one.window for one in cache.caches] == [3]
+    assert cache.take([0]).step(1)[0].lengths.tolist() == [3]
+
+
 @pytest.mark.library("jax")
 def test_a_cache_of_layers_is_carried_by_a_loop():
     import jax

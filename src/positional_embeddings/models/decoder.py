@@ -47,11 +47,11 @@ class DecoderCache(WeightedLayer):
 
     Parameters
     ----------
-    layers : tuple of AttentionLayer
-        What the attention of each layer does.
+    layers : tuple of AttentionLayer or None
+        What the attention of each layer does; None for a layer without.
     caches : tuple of KVCache
         One for each distinct `window` of the layers; a window is a ring.
-    buffers : list of tuple
+    buffers : list of tuple or None
         The keys and the values of each layer.
 
     Examples
@@ -72,9 +72,9 @@ class DecoderCache(WeightedLayer):
     (array([[3]]), (1, 4, 1, 8))
     """
 
-    layers: tuple[AttentionLayer, ...]
+    layers: tuple[AttentionLayer | None, ...]
     caches: tuple[KVCache, ...] = field(metadata={"part": True})
-    buffers: list[tuple[Array, Array]] = field(metadata={"weight": True})
+    buffers: list[tuple[Array, ...] | None] = field(metadata={"weight": True})
     # Where positions were given: by how much the next ones are ahead of the numbers of tokens, and
     # these numbers after the step that gave them; both (batch,).
     _ahead: Array = field(default=None, init=False, metadata={"weight": True})
@@ -84,15 +84,16 @@ class DecoderCache(WeightedLayer):
     _coordinates: int = field(init=False)
 
     def __post_init__(self) -> None:
-        windows = [cache.window for cache in self.caches]
-        kept = (layer.window if layer.window in windows else None for layer in self.layers)
-        coordinates = {len(layer.rope.sections or ()) for layer in self.layers if layer.rope}
+        of_window = {cache.window: index for index, cache in enumerate(self.caches)}
+        attending = [layer for layer in self.layers if layer is not None]
+        coordinates = {len(layer.rope.sections or ()) for layer in attending if layer.rope}
         if len(coordinates) > 1:
             what = "rotate by as many coordinates as one another"
             raise wrong_value("layers", what, f"{sorted(coordinates)} `sections`")
+        windows = [None if layer is None else layer.window for layer in self.layers]
         checks.set_fields(
             self,
-            _cache_of=tuple(map(windows.index, kept)),
+            _cache_of=tuple([of_window.get(w, of_window.get(None, 0)) for w in windows]),
             _coordinates=max(coordinates, default=0),
         )
 
@@ -100,7 +101,7 @@ class DecoderCache(WeightedLayer):
     @on_given_device
     def empty(
         cls,
-        layers: Sequence[AttentionLayer],
+        layers: Sequence[AttentionLayer | None],
         batch: int,
         capacity: int,
         *,
@@ -113,9 +114,9 @@ class DecoderCache(WeightedLayer):
 
         Parameters
         ----------
-        layers : list or tuple of AttentionLayer
-            What the attention of each layer does, as `attention_layers` reads it. All have the same
-            axes, and arrays of four.
+        layers : list or tuple of AttentionLayer or None
+            What the attention of each layer does; None for a layer without. All have the same axes,
+            and arrays of four.
         batch : int
             Number of sequences, positive.
         capacity : int
@@ -148,18 +149,20 @@ class DecoderCache(WeightedLayer):
         if not isinstance(layers, list | tuple):
             raise wrong_type("layers", "be a list or tuple of AttentionLayer", shown(layers))
         for index, layer in enumerate(layers):
-            if not isinstance(layer, AttentionLayer):
-                raise wrong_type(f"layers[{index}]", "be an AttentionLayer", shown(layer))
-        all_axes = {(layer.feature_axis, layer.seq_axis) for layer in layers}
+            if not (layer is None or isinstance(layer, AttentionLayer)):
+                raise wrong_type(f"layers[{index}]", "be an AttentionLayer or None", shown(layer))
+        alike = {layer: layer for layer in layers if layer is not None}  # equal ones share an `id`
+        all_axes = {(layer.feature_axis, layer.seq_axis) for layer in alike}
         if len(all_axes) != 1 or None in next(iter(all_axes)):
             what = "be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2"
             raise wrong_value("layers", what, f"axes {sorted(all_axes, key=str)}")
         ((feature_axis, seq_axis),) = all_axes
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "xp": xp, "device": device}
         # A window that holds the longest sequence forgets nothing.
-        windows = [
-            layer.window if (layer.window or capacity) < capacity else None for layer in layers
-        ]
+        windows = {
+            layer: layer.window if (layer.window or capacity) < capacity else None
+            for layer in alike
+        }
         caches = {
             window: KVCache.empty(
                 batch,
@@ -167,15 +170,16 @@ class DecoderCache(WeightedLayer):
                 window=window,
                 **options,
             )
-            for window in dict.fromkeys(windows)
+            for window in windows.values()
         }
         zeros = partial(space.xp.zeros, dtype=dtype, device=device)
         buffers = [
-            tuple(map(zeros, _shapes_of(layer, batch, caches[window].capacity)[1:]))
-            for layer, window in zip(layers, windows, strict=True)
+            layer
+            and tuple(map(zeros, _shapes_of(layer, batch, caches[windows[layer]].capacity)[1:]))
+            for layer in layers
         ]
-        alike = {layer: layer for layer in layers}  # one of equal ones, known by its `id`
-        return cls(tuple([alike[layer] for layer in layers]), tuple(caches.values()), buffers)
+        kept = tuple([layer and alike[layer] for layer in layers])
+        return cls(kept, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
         lengths, count = self.lengths, len(self.layers)
@@ -335,13 +339,14 @@ class DecoderCache(WeightedLayer):
             If `rows` do not have one axis, or, where it can be read, one is not a sequence.
         """
         caches = tuple([cache.take(rows) for cache in self.caches])
-        space = space_of(buffers=self.buffers[0][0])
+        cache = self.caches[0]
+        space = space_of(like=cache._like)
         indices = space.xp.asarray(
             numbers_of("rows", rows), dtype=space.integer, device=space.device
         )
-        batch: Any = axes.batch_axis(4, *_axes_of(self.layers[0]))
+        batch: Any = axes.batch_axis(4, *_axes_of(cache))
         buffers = [
-            tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
+            pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
         taken = self._with(caches=caches, buffers=buffers)
@@ -429,8 +434,10 @@ class DecoderStep(WeightedLayer):
         cache, number = self._cache, checks.non_negative_integer("layer", layer)
         if number >= len(cache.layers):
             raise wrong_value("layer", f"be from 0 to {len(cache.layers) - 1}", shown(layer))
-        rule, step = cache.layers[number], self._steps[cache._cache_of[number]]
-        keys, values = cache.buffers[number]
+        rule, pair = cache.layers[number], cache.buffers[number]
+        if rule is None or pair is None:
+            raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
+        step, (keys, values) = self._steps[cache._cache_of[number]], pair
         form: Any = None
         if type(q) is type(k) is type(v) is np.ndarray:
             form = id(rule), q.shape, q.dtype, k.shape, k.dtype, v.shape, v.dtype
@@ -464,8 +471,8 @@ class DecoderStep(WeightedLayer):
         return space, tables
 
 
-def _axes_of(layer: AttentionLayer) -> tuple[int, int]:
-    """Return the axes of features and sequence of a layer in arrays of four."""
+def _axes_of(layer: AttentionLayer | KVCache) -> tuple[int, int]:
+    """Return the axes of features and sequence in arrays of four."""
     feature, seq = axes.or_first(layer.feature_axis, layer.seq_axis)
     return feature % 4, seq % 4
 
