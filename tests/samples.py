@@ -335,7 +335,7 @@ MASKS = {
 
 # Values of the parameters of each bias of two heads, or of one for all.
 BIASES: dict[str, list[dict[str, Any]]] = {
-    "ALiBiBias": [{"num_heads": 2, "causal": True}, {"num_heads": 2, "slopes": [0.5, 0.25]}],
+    "ALiBiBias": [{"num_heads": 2, "causal": True}, {"num_heads": 2, "slopes": (0.5, 0.25)}],
     "FIREBias": [
         {
             "hidden_weight": X[0, :3],
