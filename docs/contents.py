@@ -51,7 +51,10 @@ PAGES = {
         [
             Section("Tokens", "encodings.sinusoidal encodings.learned encodings.add"),
             Section("Times and numbers", "times encodings"),
-            Section("Places", "encodings.sphere encodings.grid encodings.grid_cells"),
+            Section(
+                "Places",
+                "encodings.sphere encodings.grid encodings.grid_cells encodings.multimodal",
+            ),
             Section("Graphs", "encodings.graph"),
             Section("Embeddings", "encodings.embeddings encodings.dropout"),
         ],
@@ -79,7 +82,7 @@ PAGES = {
         "Attention",
         "An attention that computes many scores in blocks, and the bookkeeping of cached "
         "keys. The guides are :doc:`/guide/attention` and :doc:`/guide/decoding`.",
-        [Section("Attention", "attention")],
+        [Section("Attention", "attention"), Section("Attention of a model", "models")],
     ),
     "plotting": Page(
         "Pictures",

@@ -15,8 +15,8 @@ import pytest
 
 import positional_embeddings as pe
 from positional_embeddings.cli.rope import float32_angle_errors
-from positional_embeddings.rotary.hf_config import Model, read_config
-from positional_embeddings.rotary.hf_models import models
+from positional_embeddings.models.facts import models
+from positional_embeddings.models.hf_config import Model, read_config
 
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"

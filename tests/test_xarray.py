@@ -1072,7 +1072,7 @@ TYPE_ERRORS = {
     "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
     "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",
     "attention(q, k, v, bias=alibi_bias(1, 4, 5), **pair)": "`bias` must be an xarray.DataArray, got numpy.ndarray of shape (4, 5, 1).",
-    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True).",
+    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True, slopes=None).",
     "attention(q, k, v, offset=0.5, mask=CausalMask(), **pair)": "`offset` must be an integer, got 0.5 of type float.",
 }
 

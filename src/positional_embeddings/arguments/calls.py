@@ -117,7 +117,7 @@ _OTHER_VALUES = {
     "causal": ("mask", "mask=CausalMask()"),
     "attn_mask": ("mask", "mask=~attn_mask, or bias=attn_mask where it is added to scores"),
     "attention_mask": ("mask", "mask=PaddingMask.from_attention_mask(attention_mask)"),
-    "sliding_window": ("mask", "mask=SlidingWindowMask(sliding_window - 1, 0)"),
+    "sliding_window": ("mask", "mask=SlidingWindowMask.of(sliding_window)"),
     "alibi_slopes": ("bias", "bias=ALiBiBias(num_heads)"),
     "interleaved": ("layout", "layout='interleaved' or layout='half'"),
     "traditional": ("layout", "layout='interleaved' or layout='half'"),

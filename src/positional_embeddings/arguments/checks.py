@@ -364,8 +364,7 @@ class CheckedLayer:
 def set_fields(layer: Any, **values: Array) -> None:
     """Set fields of a frozen dataclass while it is made."""
     pytrees.register_waiting()
-    for name, value in values.items():
-        object.__setattr__(layer, name, value)
+    vars(layer).update(values)
 
 
 def shapes_broadcast(shapes: Sequence[Shape]) -> bool:

@@ -206,10 +206,12 @@ def segment_sum(values: Array, segment_ids: Array, num_segments: int, space: Spa
 def _same(first: Array, second: Array) -> bool:
     """Tell whether two arrays are of one library, device and dtype, and hold the same numbers.
 
-    None and a number stand for themselves.
+    None and a number stand for themselves, a list and a tuple for what is in them.
     """
     if first is second:
         return True
+    if isinstance(first, list | tuple) and type(first) is type(second):
+        return len(first) == len(second) and all(map(_same, first, second))
     are_arrays = [hasattr(a, "shape") for a in (first, second)]
     if not all(are_arrays):
         return not any(are_arrays) and bool(first == second)

@@ -1,6 +1,7 @@
 """Relative positions, and what the biases by them share."""
 
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -196,6 +197,15 @@ class Bias(WeightedLayer):
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
+    # NumPy leaves products with its numbers to the bias.
+    __array_ufunc__ = None
+
+    def __mul__(self, factor: float) -> "Bias":
+        """Return the bias times a finite number, as Falcon divides ALiBi's by sqrt(head_size)."""
+        return _ScaledBias(self, checks.finite_number("factor", factor))
+
+    __rmul__ = __mul__
+
     def _formula(self, query: Array | None, key: Array, space: Space) -> Array:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads).
 
@@ -269,6 +279,33 @@ class Bias(WeightedLayer):
             dtype=dtype,
             name=type(self).__name__,
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _ScaledBias(Bias):
+    """A bias times a number."""
+
+    bias: Bias = field(metadata={"part": True})
+    factor: float
+
+    def __repr__(self) -> str:
+        return f"{self.factor} * {self.bias!r}"
+
+    def __post_init__(self) -> None:
+        kinds = ("_takes_integers", "_is_relative", "_is_fixed")
+        checks.set_fields(self, **{name: getattr(self.bias, name) for name in kinds})
+
+    def _formula(self, query: Array | None, key: Array, space: Space) -> Array:
+        return self.bias._formula(query, key, space) * self.factor
+
+    def _heads(self) -> int:
+        return self.bias._heads()
+
+    def _arrays(self) -> dict[str, Array]:
+        return self.bias._arrays()
+
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Array:
+        return self.bias._by_chunks(dtype, query, key, space) * self.factor
 
 
 def _bias_of_chunk(

@@ -55,20 +55,27 @@ def grid_positions(
     sizes = _sizes(shape)
     space = new_space(xp, device)
     xp = space.xp
-    if dtype is not None:
-        dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        library_dtype = xp.empty(0, dtype=dtype, device=device).dtype
-        is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
-        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
-        if max(sizes) - 1 > (xp.iinfo(library_dtype).max if is_integral else most):
-            raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
+    dtype = position_dtype(dtype, max(sizes) - 1, space)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
         point = xp.floor_divide(point, size)
-    stacked = xp.stack(coordinates[::-1], axis=0)
-    return stacked if dtype is None else xp.astype(stacked, dtype)
+    return xp.astype(xp.stack(coordinates[::-1], axis=0), dtype, copy=False)
+
+
+def position_dtype(dtype: Dtype | None, largest: int, space: Space) -> Dtype:
+    """Return the dtype of coordinates, which has to hold them; if None, the default integer."""
+    if dtype is None:
+        return space.integer
+    xp = space.xp
+    dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+    library_dtype = xp.empty(0, dtype=dtype, device=space.device).dtype
+    is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
+    most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+    if largest > (xp.iinfo(library_dtype).max if is_integral else most):
+        raise wrong_value("dtype", f"hold the coordinates to {largest}", dtype)
+    return dtype
 
 
 @on_given_device

@@ -83,7 +83,7 @@ class SlidingWindowMask(_WindowMask):
     ----------
     left, right : int or None
         Numbers of keys before and after its own position that a query sees, zero or more;
-        None for all. ``SlidingWindowMask(w - 1, 0)`` is the causal window of w keys.
+        None for all. ``SlidingWindowMask.of(w)`` is the causal window of w keys.
 
     Raises
     ------
@@ -107,6 +107,32 @@ class SlidingWindowMask(_WindowMask):
 
     left: _WindowSide
     right: _WindowSide
+
+    @classmethod
+    def of(cls, keys: int) -> "SlidingWindowMask":
+        """Return the window of a decoder, in which each query sees its own key and those before.
+
+        Parameters
+        ----------
+        keys : int
+            Number of keys that a query sees, positive, such as `sliding_window` of a configuration.
+
+        Returns
+        -------
+        SlidingWindowMask
+            ``SlidingWindowMask(keys - 1, 0)``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `keys` is not a positive integer.
+
+        Examples
+        --------
+        >>> SlidingWindowMask.of(2)
+        SlidingWindowMask(1, 0)
+        """
+        return cls(checks.position_count("keys", keys) - 1, 0)
 
     def _window(self) -> Window:
         left, right = (ALL_KEYS if n is None else n for n in (self.left, self.right))

@@ -5,8 +5,9 @@ scalar product of two rotated vectors depends on the distance of their positions
 (Su et al. 2021).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from os import PathLike
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
@@ -29,7 +30,6 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
-from positional_embeddings.rotary.hf_config import Config, layer_arguments, rope_arguments
 from positional_embeddings.rotary.rotate import (
     Rotation,
     check_installed,
@@ -373,7 +373,7 @@ class RoPE(checks.CheckedLayer):
     @classmethod
     def from_hf_config(
         cls,
-        config: Config,
+        config: Mapping[str, Any] | str | PathLike[str],
         seq_len: int | None = None,
         **options: Any,
     ) -> "RoPE":
@@ -444,13 +444,15 @@ class RoPE(checks.CheckedLayer):
         >>> rope(np.ones((64, height * width, 6)), positions=centres).shape
         (64, 224, 6)
         """
+        from positional_embeddings.models.hf_config import rope_arguments  # noqa: PLC0415 - below
+
         layer_type, layout = options.pop("layer_type", None), options.pop("layout", None)
         return cls(**(rope_arguments(config, seq_len, layer_type, layout) | options))
 
     @classmethod
     def layers_from_hf_config(
         cls,
-        config: Config,
+        config: Mapping[str, Any] | str | PathLike[str],
         seq_len: int | None = None,
         **options: Any,
     ) -> "list[RoPE | None]":
@@ -491,6 +493,8 @@ class RoPE(checks.CheckedLayer):
         >>> [rope.base for rope in ropes[:6]]
         [10000.0, 10000.0, 10000.0, 10000.0, 10000.0, 1000000.0]
         """
+        from positional_embeddings.models.hf_config import layer_arguments  # noqa: PLC0415 - below
+
         layers, found = layer_arguments(config, seq_len, options.pop("layout", None))
         ropes = {layer: cls(**(arguments | options)) for layer, arguments in found.items()}
         alike = {rope: rope for rope in ropes.values()}

@@ -1,6 +1,6 @@
 """Every model of the installed transformers: the scores of its own code, or a refusal by name.
 
-What `RoPE.layers_from_hf_config` does is driven by `hf_models.json`. `.ci/write_hf_models.py` makes
+What `RoPE.layers_from_hf_config` does is driven by `facts.json`. `.ci/write_models.py` makes
 it: it compares the scores of queries and keys with the model's own, to 1e-4 of the largest one.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 import hf_models
 from positional_embeddings import RoPE
-from positional_embeddings.rotary.hf_models import models
+from positional_embeddings.models.facts import models
 from scripts import loaded
 
 pytestmark = [
@@ -37,7 +37,7 @@ def _one_thread_and_no_hub():
 
 @pytest.fixture(scope="module")
 def writer():
-    yield from loaded(Path(__file__).parents[2] / ".ci/write_hf_models.py")
+    yield from loaded(Path(__file__).parents[2] / ".ci/write_models.py")
 
 
 def answer(config):

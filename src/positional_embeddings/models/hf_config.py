@@ -9,7 +9,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.rotary.hf_models import facts_of
+from positional_embeddings.models.facts import facts_of
 from positional_embeddings.rotary.scaling import SCALINGS, Scaled, Scaling
 
 Values = Mapping[str, Any]

@@ -1,6 +1,6 @@
 """What models of Hugging Face do with positions, by `model_type`.
 
-`hf_models.json` is written by `.ci/write_hf_models.py`, which runs the models of transformers. A
+`facts.json` is written by `.ci/write_models.py`, which runs the models of transformers. A
 line has, as far as a model needs them:
 
 - `layout`; `interleave`: whether its code reads ``rope_interleave``.
@@ -33,7 +33,7 @@ def models() -> dict[str, dict[str, Any]]:
     import json  # noqa: PLC0415 - take long to import
     from importlib import resources  # noqa: PLC0415
 
-    file = resources.files(__package__).joinpath("hf_models.json")
+    file = resources.files(__package__).joinpath("facts.json")
     return json.loads(file.read_bytes())["models"]  # type: ignore[no-any-return]
 
 

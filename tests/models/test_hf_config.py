@@ -1,6 +1,6 @@
 """Which configurations of Hugging Face are read, and which are refused.
 
-`test_hf_models.py` compares every model of transformers with its own code.
+`test_facts.py` compares every model of transformers with its own code.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Write what the rotary models of the installed transformers do: `hf_models.json` and a page.
+"""Write what the rotary models of the installed transformers do: `facts.json` and a page.
 
 Each model type is driven with random weights, as `tests/hf_models.py` says. What is written is what
 makes the scores of `RoPE.layers_from_hf_config` equal to the model's own; a type for which nothing
@@ -24,9 +24,9 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 import hf_models as driver  # noqa: E402
 from positional_embeddings import RoPE  # noqa: E402
-from positional_embeddings.rotary import hf_models  # noqa: E402
+from positional_embeddings.models import facts as known_facts  # noqa: E402
 
-OUTPUT = ROOT / "src/positional_embeddings/rotary/hf_models.json"
+OUTPUT = ROOT / "src/positional_embeddings/models/facts.json"
 PAGE = ROOT / "docs/results/models.md"
 LENGTH = 1000
 
@@ -143,7 +143,7 @@ the column of a patch: pass positions of two coordinates, `grid_positions((heigh
 order in which the model has its patches. DINOv3 has the centres of patches from -1 to 1 instead, as
 the example of `RoPE.from_hf_config` shows.
 
-The lists below are measured: `.ci/write_hf_models.py` runs each model of transformers with random
+The lists below are measured: `.ci/write_models.py` runs each model of transformers with random
 weights, and compares the scores of its queries and keys with the scores of a `RoPE`. A
 configuration of several models is read as its text model; for another part, pass that part.
 
@@ -186,7 +186,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
     name = config.model_type
     if name in REFUSED:
         return {"refused": REFUSED[name]}
-    hf_models.models().pop(name, None)
+    known_facts.models().pop(name, None)
     small = copy.deepcopy(config)
     driver.shrink(small)
     facts = defaults_of(config_class)
@@ -203,7 +203,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
         facts = {"refused": PLACES} if hasattr(small, "image_size") else facts | {"ask": UNKNOWN}
         print(name, str(error)[:600].replace("\n", " // "), flush=True)
     finally:
-        hf_models.models().pop(name, None)
+        known_facts.models().pop(name, None)
     has_keys = any("rope" in key or "rotary" in key for key in config.to_dict())
     return facts if has_keys or kind_of(facts) in ("read", "unrotated") else None
 
@@ -212,7 +212,7 @@ def check_defaults(config_class: Any, facts: dict[str, Any]) -> None:
     """Say if a configuration that says nothing is not read as transformers reads it."""
     given: list[Any] = []
     for values in (made(config_class), {}):
-        hf_models.models()[config_class.model_type] = facts
+        known_facts.models()[config_class.model_type] = facts
         try:
             found = RoPE.layers_from_hf_config(
                 {"model_type": config_class.model_type} | values, LENGTH
@@ -238,7 +238,7 @@ def ropes_of(config: Any, facts: dict[str, Any]) -> list[RoPE | None] | str:
     values = config.to_dict()
     if getattr(config, "layer_types", None):
         values["layer_types"] = config.layer_types
-    hf_models.models()[values["model_type"]] = facts
+    known_facts.models()[values["model_type"]] = facts
     try:
         return RoPE.layers_from_hf_config(values, LENGTH, feature_axis=-1, seq_axis=-2)
     except (ValueError, TypeError) as error:

@@ -1,0 +1,1 @@
+"""What models of Hugging Face do, from their configurations."""

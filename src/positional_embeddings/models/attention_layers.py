@@ -1,0 +1,225 @@
+"""The attention of each layer of a model, as a value."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.checks import FeatureCount, OptionalPositiveNumber
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.attention import scaled_dot_product_attention
+from positional_embeddings.biases.bias import Bias
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.rotary.rope import RoPE
+
+
+def _optional_value(kind: type, name: str, value: object) -> Any:
+    """Check that a field is a value of this library, or None."""
+    if not (value is None or isinstance(value, kind)):
+        raise wrong_type(name, f"be a `{kind.__name__}` or None", shown(value))
+    return value
+
+
+def _rope(name: str, value: object) -> Any:
+    return _optional_value(RoPE, name, value)
+
+
+def _mask(name: str, value: object) -> Any:
+    return _optional_value(Mask, name, value)
+
+
+def _bias(name: str, value: object) -> Any:
+    return _optional_value(Bias, name, value)
+
+
+@dataclass(frozen=True)
+class AttentionLayer(checks.CheckedLayer):
+    """What the attention of a layer of a model does: rotation, mask, bias, scale and sizes.
+
+    An immutable value, as `attention_layers` makes it from the configuration of a model; the
+    projections of queries, keys and values are the caller's.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of query heads, positive, at most 2**20.
+    head_size : int
+        Number of features of a query and of a key, positive, at most 2**20.
+    num_kv_heads : int, optional
+        Number of heads of keys and values, a divisor of `num_heads`, which it equals if None.
+    value_size : int, optional
+        Number of features of a value, `head_size` if None.
+    rope : RoPE, optional
+        What rotates queries and keys. If it has fewer features than they, it rotates the last
+        ones, as in multi-head latent attention.
+    mask : Mask, optional
+        What the layer hides; None if each query sees all keys.
+    bias : Bias, optional
+        What it adds to the scores, such as `ALiBiBias`.
+    scale : float, optional
+        Factor on the scores, positive; ``1 / sqrt(head_size)`` if None.
+    softcap : float, optional
+        Bound of the scores, as in `scaled_dot_product_attention`.
+    window : int, optional
+        Number of newest keys that a cache has to keep, positive; all if None.
+    has_sinks : bool, default False
+        Whether each head has a weight that joins the softmax, and is given in each call.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions: 0 and 1 by default for arrays of at most three axes, and
+        to be given for more: -1 and -2 for ``(batch, heads, seq, head)``. Those of `rope` have
+        to be the same.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a number is not positive or does not fit the others, or `rope` has more features than
+        `head_size`, or other axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from positional_embeddings import CausalMask
+    >>> axes = {"feature_axis": -1, "seq_axis": -2}
+    >>> rope = RoPE(64, 1024, **axes)
+    >>> layer = AttentionLayer(8, 64, num_kv_heads=2, rope=rope, mask=CausalMask(), **axes)
+    >>> q, k, v = (np.ones((3, heads, 10, 64)) for heads in (8, 2, 2))
+    >>> layer(q, k, v).shape
+    (3, 8, 10, 64)
+    """
+
+    num_heads: FeatureCount
+    head_size: FeatureCount
+    _: KW_ONLY
+    num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
+    value_size: Annotated[int | None, checks.optional(checks.feature_count)] = None
+    rope: Annotated[RoPE | None, _rope] = None
+    mask: Annotated[Mask | None, _mask] = None
+    bias: Annotated[Bias | None, _bias] = None
+    scale: OptionalPositiveNumber = None
+    softcap: OptionalPositiveNumber = None
+    window: Annotated[int | None, checks.optional(checks.positive_integer)] = None
+    has_sinks: Annotated[bool, checks.boolean] = False
+    feature_axis: int | None = None
+    seq_axis: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        axes.set_axes(self)
+        num_kv_heads = self.num_kv_heads or self.num_heads
+        checks.quotient("num_heads", self.num_heads, "num_kv_heads", num_kv_heads)
+        value_size = self.value_size or self.head_size
+        checks.set_fields(self, num_kv_heads=num_kv_heads, value_size=value_size)
+        rope = self.rope
+        if rope is None:
+            return
+        if rope.head_size > self.head_size:
+            what = f"have at most `head_size` = {self.head_size} features"
+            raise wrong_value("rope", what, rope.head_size)
+        for name in ("feature_axis", "seq_axis"):
+            axis, own = getattr(self, name), getattr(rope, name)
+            if axis != own:
+                raise wrong_value(name, f"be the `{name}` of `rope`, {own}", shown(axis))
+
+    def __call__(
+        self,
+        q: ArrayT,
+        k: AnyArray,
+        v: AnyArray,
+        /,
+        *,
+        positions: AnyArray | None = None,
+        sinks: AnyArray | None = None,
+    ) -> Any:
+        """Rotate queries and keys of a whole sequence, and attend.
+
+        Parameters
+        ----------
+        q : array, shape (head_size, seq, num_heads, batch)
+            Queries, real floating-point, as they are projected and normalized. With the axes -1
+            and -2, their shape is (batch, num_heads, seq, head_size). If the layer has as many
+            heads of keys as of queries, heads and batch may be one axis, as in attention.
+        k : array, shape (head_size, seq, num_kv_heads, batch)
+            Keys.
+        v : array, shape (value_size, seq, num_kv_heads, batch)
+            Values.
+        positions : array, optional
+            Integer positions of the sequence, as a call of `rope` takes them, and below 0 for
+            padding; if None, the sequence is counted from 0. Positions of several coordinates
+            only rotate: what a query sees then depends on the order of the sequence.
+        sinks : array, shape (num_heads,), optional
+            Weights of the heads, if the layer `has_sinks`.
+
+        Returns
+        -------
+        array
+            In the layout of `q`, with `value_size` features.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The errors of `RoPE` and of `scaled_dot_product_attention`; if an array does not have
+            the features or heads of the layer; if `sinks` are given or left out against
+            `has_sinks`.
+        """
+        space = space_of(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
+        checks.real_floating(space.xp, q=q, k=k, v=v)
+        self._check("q", q, self.head_size, self.num_heads)
+        self._check("k", k, self.head_size, self.num_kv_heads)
+        self._check("v", v, self.value_size, self.num_kv_heads)
+        own: Any = positions
+        if self.rope is not None:
+            rotate = partial(self.rope, positions=positions)
+            q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
+            own = positions if self.rope.sections is None else None
+        return self._attend(q, k, v, sinks, positions=own)
+
+    def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
+        """Check the numbers of features and of heads of an array."""
+        feature, seq = axes.feature_and_seq_axis(
+            self.feature_axis, self.seq_axis, array, name, "Make the layer with"
+        )
+        wanted: dict[int, tuple[int | None, str]] = {feature: (size, "features")}
+        if array.ndim == 4:
+            head: Any = axes.head_axis(4, feature, seq)
+            wanted[head] = (heads, "heads")
+        for axis, (count, what) in wanted.items():
+            if checks.known_to_differ(array.shape[axis], count):
+                came = f"shape {tuple(array.shape)}"
+                raise wrong_value(name, f"have {count} {what} on axis {axis}", came)
+
+    def _rotated(self, x: Array, rotate: Callable[[Array], Array], space: Space) -> Array:
+        """Return what `rope`, or tables of it, makes of the features that rotate."""
+        size = self.head_size if self.rope is None else self.rope.head_size
+        if size == self.head_size:
+            return rotate(x)
+        feature, _ = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
+        before: list[slice] = [slice(None)] * x.ndim
+        last = [*before]
+        before[feature], last[feature] = slice(None, -size), slice(-size, None)
+        return space.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
+
+    def _attend(self, q: Array, k: Array, v: Array, sinks: Array, **positions: Any) -> Any:
+        """Attend with queries and keys that are rotated."""
+        if self.has_sinks is (sinks is None):
+            what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
+            raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
+        return scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            mask=self.mask,
+            bias=self.bias,
+            scale=self.scale,
+            softcap=self.softcap,
+            sinks=sinks,
+            enable_gqa=self.num_kv_heads != self.num_heads,
+            feature_axis=self.feature_axis,
+            seq_axis=self.seq_axis,
+            **positions,
+        )

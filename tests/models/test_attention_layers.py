@@ -1,0 +1,132 @@
+"""Attention of layers of models, against loops."""
+
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
+RNG = np.random.default_rng(0)
+ROPE = pe.RoPE(4, 16, **AXES)
+# As multi-head latent attention: the last four of ten features rotate.
+LAYER = pe.AttentionLayer(
+    4,
+    10,
+    num_kv_heads=2,
+    value_size=3,
+    rope=ROPE,
+    mask=pe.CausalMask() | pe.SlidingWindowMask(2, 0),
+    bias=pe.ALiBiBias(4),
+    scale=0.7,
+    softcap=2.0,
+    window=3,
+    has_sinks=True,
+    **AXES,
+)
+Q, K = RNG.standard_normal((2, 4, 6, 10)), RNG.standard_normal((2, 2, 6, 10))
+V, SINKS = RNG.standard_normal((2, 2, 6, 3)), RNG.standard_normal(4)
+
+
+def rotated(vector, position):
+    """Rotate features 6 and 8, and 7 and 9, of ten."""
+    out = list(vector)
+    for pair, frequency in enumerate((1.0, 0.01)):
+        c, s = math.cos(position * frequency), math.sin(position * frequency)
+        a, b = vector[6 + pair], vector[8 + pair]
+        out[6 + pair], out[8 + pair] = a * c - b * s, b * c + a * s
+    return out
+
+
+def expected(positions):
+    out = np.empty((2, 4, 6, 3))
+    for batch, head, i in np.ndindex(2, 4, 6):
+        query = rotated(Q[batch, head, i], positions[batch][i])
+        powers, total = {}, math.exp(SINKS[head])
+        for j in range(6):
+            distance = positions[batch][i] - positions[batch][j]
+            if not 0 <= distance < 3:
+                continue
+            key = rotated(K[batch, head // 2, j], positions[batch][j])
+            score = 0.7 * sum(a * b for a, b in zip(query, key, strict=True))
+            score = 2 * math.tanh(score / 2) - distance * 2.0 ** (-2 * (head + 1))
+            powers[j] = math.exp(score)
+        total += sum(powers.values())
+        out[batch, head, i] = sum(p / total * V[batch, head // 2, j] for j, p in powers.items())
+    return out
+
+
+def test_a_layer_rotates_and_attends():
+    counted = [range(6)] * 2
+    np.testing.assert_allclose(LAYER(Q, K, V, sinks=SINKS), expected(counted), atol=1e-14)
+    positions = np.asarray([range(6), (3, 4, 5, 6, 7, 11)])
+    found = LAYER(Q, K, V, positions=positions, sinks=SINKS)
+    np.testing.assert_allclose(found, expected(positions), atol=1e-14)
+
+
+def test_positions_of_several_coordinates_rotate_alone():
+    rope = pe.RoPE(4, 16, sections=(1, 1), **AXES)
+    layer = pe.AttentionLayer(2, 4, rope=rope, mask=pe.CausalMask(), **AXES)
+    q, k, v = RNG.standard_normal((3, 1, 2, 4, 4))
+    places = np.asarray([[0, 1, 1, 2], [0, 1, 2, 2]])
+    q_rotated, k_rotated = rope(q, positions=places), rope(k, positions=places)
+    wanted = pe.scaled_dot_product_attention(q_rotated, k_rotated, v, mask=layer.mask, **AXES)
+    np.testing.assert_array_equal(layer(q, k, v, positions=places), wanted)
+
+
+def test_a_layer_is_a_value():
+    other = pickle.loads(pickle.dumps(LAYER))
+    assert other == LAYER
+    assert hash(other) == hash(LAYER)
+    assert replace(LAYER, window=4) != LAYER
+    assert eval(repr(LAYER), vars(pe)) == LAYER
+    plain = pe.AttentionLayer(4, 8)
+    assert (plain.num_kv_heads, plain.value_size) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: pe.AttentionLayer(4, 8, rope="rope"),
+            "`rope` must be a `RoPE` or None, got 'rope'.",
+        ),
+        (lambda: pe.AttentionLayer(4, 8, mask=3), "`mask` must be a `Mask` or None, got 3."),
+        (lambda: pe.AttentionLayer(4, 8, bias=3), "`bias` must be a `Bias` or None, got 3."),
+        (
+            lambda: pe.AttentionLayer(4, 8, rope=pe.RoPE(16, 8)),
+            "`rope` must have at most `head_size` = 8 features, got 16.",
+        ),
+        (
+            lambda: pe.AttentionLayer(4, 8, rope=pe.RoPE(8, 8), **AXES),
+            "`feature_axis` must be the `feature_axis` of `rope`, None, got -1.",
+        ),
+        (
+            lambda: LAYER(Q, K, V),
+            "`sinks` must be given, of shape (num_heads,), as `has_sinks` is True, got None.",
+        ),
+        (
+            lambda: replace(LAYER, has_sinks=False)(Q, K, V, sinks=SINKS[:1]),
+            "`sinks` must be left out, as `has_sinks` is False, got numpy.ndarray of shape (1,).",
+        ),
+        (
+            lambda: LAYER(Q[..., :8], K, V, sinks=SINKS),
+            "`q` must have 10 features on axis 3, got shape (2, 4, 6, 8).",
+        ),
+        (
+            lambda: LAYER(Q, Q, V, sinks=SINKS),
+            "`k` must have 2 heads on axis 1, got shape (2, 4, 6, 10).",
+        ),
+        (
+            lambda: LAYER(Q, K, K, sinks=SINKS),
+            "`v` must have 3 features on axis 3, got shape (2, 2, 6, 10).",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    assert str(caught.value) == message
