@@ -101,7 +101,7 @@ def origin_of(origin: Dates, model: str | None) -> Array:
         except ValueError:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
     start = utc_of("origin", origin)
-    if model_of(origin) != model and start != np.datetime64(0, "s"):
+    if model_of(origin) != model and np.any(start != np.datetime64(0, "s")):
         what = f"be 1970-01-01, or a date of the calendar of the dates, {model or 'standard'}"
         raise wrong_value("origin", what, shown(origin))
     return start
