@@ -17,8 +17,8 @@ from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.times import dates
-from positional_embeddings.times.calendar import elapsed
-from positional_embeddings.times.dates import Times
+from positional_embeddings.times.calendar import Duration, elapsed
+from positional_embeddings.times.dates import Dates, Times
 from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
 
 try:
@@ -31,6 +31,7 @@ __all__ = ["attention", "encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
 Options: TypeAlias = dict[str, Any]
+TimeZone: TypeAlias = str | tzinfo | None
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
 # The options that each encoding needs, and those that have defaults. The number of features is
@@ -52,7 +53,7 @@ def encode(
     *,
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
-    time_zone: str | tzinfo | None = None,
+    time_zone: TimeZone = None,
     **options: Any,
 ) -> xr.DataArray:
     """Return features of the position along a coordinate, with readable labels.
@@ -379,7 +380,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    encoding: str, coordinates: list[xr.DataArray], time_zone: Any, options: Options
+    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: Options
 ) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
@@ -469,7 +470,9 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     return coordinates
 
 
-def _reader(coordinate: xr.DataArray, time_zone: Any, unit: Any = None, origin: Any = None) -> Read:
+def _reader(
+    coordinate: xr.DataArray, time_zone: TimeZone, unit: Duration = None, origin: Dates = None
+) -> Read:
     """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
     zone, model = dates.time_zone_of(time_zone), dates.model_of(coordinate)
     for option, value in drop_none(unit=unit, origin=origin, time_zone=zone).items():
@@ -505,7 +508,7 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
 # Attention over named dimensions.
 
 
-def _pair_of(dim: Any, feature_dim: Hashable, *arrays: Any) -> tuple[Hashable, Hashable]:
+def _pair_of(dim: object, feature_dim: Hashable, *arrays: object) -> tuple[Hashable, Hashable]:
     """Return the dimensions of the queries and of the keys, after a check."""
     pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
     if len(pair) != 2:

@@ -76,7 +76,7 @@ VALUE_ERRORS = {
 }
 TYPE_ERRORS = {
     "days_since(zeros(2))": "`x` must hold dates alone, or spans of time alone, got 0.0.",
-    "days_since('2024-01-01')": "`x` must hold dates alone, or spans of time alone, got '2024-01-01'.",
+    "days_since('2024-01-01')": "`x` must hold dates alone, or spans of time alone, got '2024-01-01'. Convert dates, as with pandas.to_datetime.",
     "days_since([week[0], week[1] - week[0]])": "`x` must hold dates alone, or spans of time alone, got np.timedelta64(1,'D').",
     "days_since(week, week[1] - week[0])": "`origin` must be NumPy datetime64, got array(1, dtype='timedelta64[D]').",
     "fourier_encoding([1.0], [2.0])": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",

@@ -95,13 +95,13 @@ def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray
 
 def origin_of(origin: Dates, model: str | None) -> Array:
     """Return an origin as datetime64, for dates of such a calendar."""
-    try:
-        start = np.datetime64(origin) if isinstance(origin, str) else utc_of("origin", origin)
-    except ValueError:
-        if not isinstance(origin, str):
-            raise
-        raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
-    if model_of(origin) != model and start != np.datetime64(0, "s"):
+    if isinstance(origin, str):
+        try:
+            origin = np.datetime64(origin)
+        except ValueError:
+            raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
+    start = utc_of("origin", origin)
+    if model_of(origin) != model and np.any(start != np.datetime64(0, "s")):
         what = f"be 1970-01-01, or a date of the calendar of the dates, {model or 'standard'}"
         raise wrong_value("origin", what, shown(origin))
     return start

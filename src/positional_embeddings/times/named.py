@@ -342,7 +342,7 @@ def _bounds(numbers: Array) -> tuple[float, float]:
 
 
 def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
-    """Return the parts of the calendar that times cover, and whether they cover these twice."""
+    """Return the parts of the calendar that times cover, or None, and whether a trend shows."""
     days = _since(times, _first_time(times))
     days = np.unique(days[~np.isnan(days)])
     if days.size < 2:
@@ -353,9 +353,8 @@ def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
         for part, length in _MEAN_DAYS.items()
         if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
     }
-    return list(lengths) or None, bool(
-        extent >= _CYCLES_OF_TREND * max(lengths.values(), default=0.0)
-    )
+    longest = max(lengths.values(), default=0.0)
+    return list(lengths) or None, bool(extent >= _CYCLES_OF_TREND * longest)
 
 
 def _octaves(column: Column) -> list[Duration]:
