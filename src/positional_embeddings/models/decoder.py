@@ -243,8 +243,15 @@ class DecoderCache(WeightedLayer):
             ahead = space.xp.asarray(self._ahead, dtype=counted.dtype, device=space.device)
             rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
             positions = self._for_coordinates(counted + rows, space)
-        steps = tuple([step for _, step in pairs])
-        return following, DecoderStep(frozen_integers(positions), following, steps)
+        step = object.__new__(DecoderStep)
+        checks.set_fields(
+            step,
+            positions=frozen_integers(positions),
+            _cache=following,
+            _steps=tuple([one for _, one in pairs]),
+            _known={},
+        )
+        return following, step
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""
@@ -388,11 +395,11 @@ class DecoderStep(WeightedLayer):
 
     positions: Array = field(metadata={"weight": True})
     # After the step, and the steps of its caches.
-    _cache: DecoderCache = field(metadata={"part": True})
-    _steps: tuple[KVStep, ...] = field(metadata={"part": True})
+    _cache: DecoderCache = field(init=False, metadata={"part": True})
+    _steps: tuple[KVStep, ...] = field(init=False, metadata={"part": True})
     # The tables of each rotary embedding by its `id`, and what is known of tokens of NumPy of each
     # form for each layer.
-    _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
+    _known: dict[Any, Any] = field(init=False, compare=False)
 
     def __repr__(self) -> str:
         return f"DecoderStep(positions=<{shown(self.positions)}>)"
