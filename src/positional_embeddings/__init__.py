@@ -69,7 +69,7 @@ from positional_embeddings.masks.packing import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
-from positional_embeddings.models.attention_layers import AttentionLayer
+from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -129,6 +129,7 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
+    "attention_layers",
     "attention_weights",
     "combine_masks",
     "compute_frequencies",
