@@ -389,7 +389,7 @@ def settled(config_class, facts, whole, changed_keys):
     classes = re.split(r"^(?=@|class |def )", code, flags=re.MULTILINE)
     inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
     converted = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
-    read = {rule.get(x) for rule in facts["layers"].values() if rule for x in ("window", "chunk")}
+    read = {rule.get("window") for rule in facts["layers"].values() if rule}
     read |= {facts.get(x) for x in ("softcap", "switch", "first")} | {*READ}
     read |= set(facts["scale"][:1]) if isinstance(facts.get("scale"), list) else set()
     unread = [
@@ -412,7 +412,7 @@ READ = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embedding
 def defaults_of(config_class, facts, whole):
     """Return the default values of the keys that facts name."""
     rules = [rule for rule in facts["layers"].values() if rule]
-    keys = {rule.get(name) for rule in rules for name in ("window", "chunk")}
+    keys = {rule.get("window") for rule in rules}
     keys |= {
         facts.get(name) for name in ("kv_heads", "head", "value", "softcap", "switch", "first")
     }
@@ -422,7 +422,7 @@ def defaults_of(config_class, facts, whole):
     return {key: x for key, x in sorted(found.items()) if isinstance(x, int | float | bool)}
 
 
-def rule_of(each, windows):  # noqa: PLR0911 - a rule each
+def rule_of(each, windows):
     """Return which keys a query sees, or why no rule tells it."""
     length = each.q.shape[2]
     sees = np.ones((length, length), dtype=bool)
@@ -442,17 +442,10 @@ def rule_of(each, windows):  # noqa: PLR0911 - a rule each
         if (sees == (np.ones_like(sees) & inner)).all():
             return rule | {"is_causal": causal}
     for key, number in windows.items():
-        for extra in (0, 1, -1):
-            if is_causal and (sees == ((i >= j) & (i - j < number + extra))).all():
-                return (
-                    rule | {"is_causal": True, "window": key} | ({"extra": extra} if extra else {})
-                )
-            if not is_causal and (sees == (abs(i - j) <= (number + extra) // 2)).all():
-                return (
-                    rule | {"is_causal": False, "window": key} | ({"extra": extra} if extra else {})
-                )
-        if is_causal and (sees == ((i >= j) & (i // number == j // number))).all():
-            return rule | {"is_causal": True, "chunk": key}
+        if is_causal and (sees == ((i >= j) & (i - j < number))).all():
+            return rule | {"is_causal": True, "window": key}
+        if not is_causal and (sees == (abs(i - j) <= number // 2)).all():
+            return rule | {"is_causal": False, "window": key}
     return "which keys its queries see follows from no key that is known"
 
 

@@ -14,7 +14,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
+from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.facts import Attention, Seen
 from positional_embeddings.models.hf_config import (
@@ -376,16 +376,14 @@ class _Reader:
 
     def _mask(self, rule: Seen) -> tuple[int | None, Mask | None]:
         """Return the keys that a cache has to keep, and the mask."""
-        is_causal, key = self.facts.is_causal, rule.window or rule.chunk
+        is_causal, key = self.facts.is_causal, rule.window
         causal = CausalMask() if is_causal else None
         number = self._number(key) if self._has_windows() else None
         if key is None or number is None:
             return None, causal
-        number = checks.positive_integer(key, number) + rule.extra
+        number = checks.positive_integer(key, number)
         if causal is None:
             return None, SlidingWindowMask(number // 2, number // 2)
-        if rule.chunk is not None:
-            return number, causal | ChunkedMask(number)
         return number, causal | SlidingWindowMask(number - 1, 0)
 
     def _scale(self, layer: Layer, size: int) -> float | None:
@@ -406,7 +404,7 @@ class _Reader:
         """Refuse keys that could mean positions or attention, and are not known of the model."""
         facts, model = self.facts, self.model
         rules = [Seen(**seen) for seen in facts.layers.values() if seen is not None]
-        read = {key for rule in rules for key in (rule.window, rule.chunk)}
+        read = {rule.window for rule in rules}
         scale = facts.scale[:1] if isinstance(facts.scale, Sequence) else ()
         read |= {facts.softcap, facts.kv_heads, facts.head, facts.value, facts.switch, facts.first}
         read |= {(facts.types or {}).get("key"), *scale, *facts.unread, *model.known_keys()}

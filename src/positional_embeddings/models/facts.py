@@ -16,17 +16,11 @@ class Seen(NamedTuple):
     ----------
     window : str, optional
         The configuration's key of the number of newest keys that a query sees, itself among them.
-    extra : int, default 0
-        What is added to that number.
-    chunk : str, optional
-        The configuration's key of the number of positions in a chunk.
     has_sinks : bool, default False
         Whether each head has a weight that joins the softmax.
     """
 
     window: str | None = None
-    extra: int = 0
-    chunk: str | None = None
     has_sinks: bool = False
 
 
