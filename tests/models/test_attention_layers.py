@@ -179,6 +179,17 @@ def test_deepseek_multiplies_its_scores():
     assert layers_of("deepseek_v3", rope_scaling=plain, **sizes)[0].scale is None
 
 
+def test_layers_that_are_all_of_one_type():
+    assert {layer.mask for layer in layers_of("falcon_h1")} == {CAUSAL}
+
+
+def test_heads_on_one_axis_with_the_batch():
+    layer = layers_of("gpt2", n_head=4, n_embd=32, scale_attn_weights=True)[0]
+    q, k, v = RNG.standard_normal((3, 8, 5, 12))
+    wanted = pe.scaled_dot_product_attention(q, k, v, mask=CAUSAL)
+    np.testing.assert_array_equal(layer(q, k, v), wanted)
+
+
 def test_sinks_and_layers_without_attention():
     assert layers_of("gpt_oss", head_dim=8)[0].has_sinks
     hybrid = layers_of("qwen3_next", head_dim=8)

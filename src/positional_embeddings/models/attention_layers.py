@@ -328,7 +328,11 @@ class _Reader:
             first = checks.non_negative_integer(facts.first, self._needed(facts.first))
             first = first if self._has_windows() else count
             return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
-        return self.model.types_by(facts.types, count) if facts.types else None
+        if facts.types:
+            return self.model.types_by(facts.types, count)
+        return (
+            [*facts.layers] * count if len(facts.layers) == 1 and "" not in facts.layers else None
+        )
 
     def _has_windows(self) -> bool:
         switch = self.facts.switch
@@ -340,8 +344,6 @@ class _Reader:
         for kind in (str(layer.type), ""):
             if kind in known and layer.type in (None, "full_attention", kind):
                 return kind
-        if layer.type is None and len(known) == 1:
-            return next(iter(known))
         raise wrong_value("layer_types", f"hold types of {sorted(known)}", repr(layer.type))
 
     def _layer(
