@@ -201,6 +201,10 @@ def test_sinks_and_layers_without_attention():
     ("config", "message"),
     [
         ({"model_type": "my_model"}, "my_model' does: it is not among the types of transformers"),
+        (
+            {"architectures": ["LlamaForCausalLM"]},
+            r"make layers by hand; its architectures are \['LlamaForCausalLM'\]\.",
+        ),
         ({"model_type": "llama4_text"}, "does: its queries that do not rotate are multiplied by"),
         (
             {"model_type": "llama", "layer_types": ["sliding_attention"] * 4},

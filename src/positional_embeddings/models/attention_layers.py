@@ -300,6 +300,8 @@ class _Reader:
         self.facts = Attention(**(model.facts.attention or {"refused": _UNKNOWN}))
         if self.facts.refused:
             message = f"no `AttentionLayer` attends as {model.name} does: {self.facts.refused}."
+            if not model.facts.is_known and model.config.get("architectures"):
+                message = f"{message[:-1]}; its architectures are {model.config['architectures']}."
             raise ValueError(message)
         self.values = without_none({**self.facts.defaults, **model.published})
         self._check_keys(model.published)
