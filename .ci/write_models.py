@@ -22,11 +22,14 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
+import hf_attention  # noqa: E402
 import hf_models as driver  # noqa: E402
 from positional_embeddings import RoPE  # noqa: E402
 from positional_embeddings.models import facts as known_facts  # noqa: E402
 
 OUTPUT = ROOT / "src/positional_embeddings/models/facts.json"
+EXPLORER = ROOT / "docs/explorer/hf_models.json"
+VECTORS = ROOT / "vectors/models.json"
 PAGE = ROOT / "docs/results/models.md"
 LENGTH = 1000
 
@@ -38,6 +41,9 @@ PLAIN = (
 )
 BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_local_base_freq")
 BASES += ("local_rope_theta", "swa_rope_theta")
+# Where published configurations have a key whose value is the one that the code has.
+SHARE_KEYS = {"mimo_v2_flash": ["partial_rotary_factor"]}
+UNROTATED = ("defaults", "names")
 LAYOUTS = ("half", "interleaved")
 AXIAL = (
     {"coordinates": 2},
@@ -80,7 +86,10 @@ COLUMNS_FIRST = "its first coordinate is the column: build one, and pass `positi
 
 
 def main(folders: list[str]) -> None:
-    """Write the types of all folders, or those of some."""
+    """Write the types of all folders, or those of some; `--attention` keeps what rotates."""
+    keeps = "--attention" in folders
+    folders = [folder for folder in folders if folder != "--attention"]
+    before = json.loads(OUTPUT.read_text())["models"]
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "critical"}
     import transformers  # noqa: PLC0415 - after these settings
 
@@ -90,18 +99,97 @@ def main(folders: list[str]) -> None:
         for config_class, config in driver.configs(folder):
             name = config_class.model_type
             try:
-                found[name] = facts_of(config_class, config)
+                found[name] = before.get(name) if keeps else facts_of(config_class, config)
+                add_keys(config_class, found[name])
+                add_attention(config_class, config, found)
             except Exception as error:
                 error.add_note(name)
                 raise
             if found[name] and kind_of(found[name]) in ("refused", "ask"):
                 print(f"{name}: {found[name]}", flush=True)
-    known = json.loads(OUTPUT.read_text())["models"] if folders else {}
+    known = before if folders else {}
     known = {name: facts for name, facts in sorted((known | found).items()) if facts}
     lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
     version, body = json.dumps(transformers.__version__), ",\n".join(lines)
     OUTPUT.write_text(f'{{"transformers": {version}, "models": {{\n{body}\n}}}}\n')
+    EXPLORER.write_text(OUTPUT.read_text())
+    VECTORS.write_text(vectors(known, transformers.__version__))
     PAGE.write_text(page(known, transformers.__version__))
+
+
+def vectors(known: dict[str, Any], version: str) -> str:
+    """Return the file of facts for other projects: what its fields mean, and a line a type."""
+    fields_of = {
+        "models": described(known_facts.Facts),
+        "attention": described(known_facts.Attention),
+        "attention.layers": described(known_facts.Seen),
+    }
+    head = {
+        "project": "positional-embeddings test vectors",
+        "license": "CC0-1.0",
+        "title": "What models of Hugging Face do with positions and in attention",
+        "source": f"compared with the models of transformers {version}, run with random weights",
+        "fields": fields_of,
+    }
+    text = json.dumps(head, indent=2)[:-2]
+    lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
+    return text + ',\n  "models": {\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def described(record: Any) -> dict[str, str]:
+    """Return what a docstring says of each field of a record."""
+    _, _, text = inspect.cleandoc(record.__doc__).partition("----------\n")
+    found: dict[str, str] = {}
+    for block in re.split(r"\n(?=\S)", text):
+        names, *lines = block.splitlines()
+        for name in names.partition(" : ")[0].split(", "):
+            found[name] = " ".join(line.strip() for line in lines)
+    return {name: found[name] for name in record._fields if name in found and name != "is_known"}
+
+
+def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
+    """Add what the class and the code of a configuration say of keys: shares, sections, lengths."""
+    if facts is None or kind_of(facts) not in ("read", "ask"):
+        return
+    keys = []
+    for key in ("rotary_pct", "partial_rotary_factor", "rope_pct"):
+        found = made(config_class, **{key: 0.75}).get("rope_parameters") or {}
+        nested = [x for x in found.values() if isinstance(x, dict)] or [found]
+        keys += [key] * any(each.get("partial_rotary_factor") == 0.75 for each in nested)
+    facts.pop("share_keys", None)
+    if (keys := SHARE_KEYS.get(config_class.model_type, keys)) != ["partial_rotary_factor"]:
+        facts["share_keys"] = keys
+    module = sys.modules[config_class.__module__]
+    path = Path(module.__file__ or "").with_name(module.__name__.split(".")[-1] + ".py")
+    code = path.with_name(path.name.replace("configuration_", "modeling_"))
+    default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code.read_text())
+    if default and "sections" in facts and facts["sections"] != "unknown":
+        facts["mrope_section"] = json.loads(default[1])
+    values = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
+    original = values.get("original_max_position_embeddings")
+    if isinstance(original, int):
+        facts.setdefault("defaults", {})["original_max_position_embeddings"] = original
+
+
+def add_attention(config_class: Any, config: Any, found: dict[str, Any]) -> None:
+    """Add what the attention of a type does to what is known of it, if it is a type of text."""
+    name, facts = config_class.model_type, found[config_class.model_type]
+    if config is None or facts is None or kind_of(facts) not in ("read", "unrotated"):
+        return
+    if "axial" in facts:
+        facts["attention"] = {"refused": "it attends to places in images"}
+        return
+    if kind_of(facts) == "unrotated":
+        facts |= {key: x for key, x in defaults_of(config_class).items() if key in UNROTATED}
+    models = known_facts.models()
+    before = models.get(name)
+    models[name] = facts
+    try:
+        facts["attention"] = hf_attention.facts_of(config_class, config, types_of(config_class))
+    finally:
+        models[name] = before  # type: ignore[assignment]
+        if before is None:
+            del models[name]
 
 
 def page(known: dict[str, Any], version: str) -> str:
@@ -119,6 +207,14 @@ def page(known: dict[str, Any], version: str) -> str:
         f"| `{name}` | {known[name].get('ask') or known[name]['refused']} |"
         for name in names["why"]
     ]
+    attends: list[str] = []
+    differs: dict[str, list[str]] = {}
+    for name, facts in known.items():
+        attention = facts.get("attention", {"refused": "it was not compared"})
+        if "text" not in facts:
+            reason = attention.get("refused")
+            of = attends if reason is None else differs.setdefault(reason, [])
+            of.append(f"`{name}`")
     return f"""# Models of Hugging Face
 
 `RoPE.from_hf_config` makes the rotary embedding of a model from its `config.json`;
@@ -161,6 +257,18 @@ code has: {listed["unrun"]}.
 | model type | reason |
 | --- | --- |
 {chr(10).join(rows)}
+
+## The attention of {len(attends)} types is read
+
+`attention_layers` makes their whole attention. The program gave the queries, keys and values of the
+models, of two lengths, one of them padded, to `AttentionLayer`, with windows and scales other than
+the usual ones, and compared what it returns: {", ".join(attends)}.
+
+The attention of the others is refused:
+
+| reason | model types |
+| --- | --- |
+{chr(10).join(f"| {reason} | {', '.join(differs[reason])} |" for reason in sorted(differs))}
 """
 
 
@@ -496,6 +604,8 @@ def bare(parameters: dict[str, Any], base: float | None) -> dict[str, Any]:
 def bases_of(config_class: Any, nested: dict[str, Any]) -> dict[str, Any]:
     """Return the default base of each type of layers, and the keys that set it."""
     bases: dict[str, Any] = {key: [each.get("rope_theta")] for key, each in nested.items()}
+    if config_class.model_type == "mimo_v2_flash":  # whose code has the base of what is published
+        bases["sliding_attention"].append("swa_rope_theta")
     for name in BASES:
         found = made(config_class, **{name: 777.0}).get("rope_parameters") or {}
         for key, base in bases.items():

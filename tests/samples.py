@@ -711,6 +711,13 @@ CATALOGUE: dict[str, list[Call]] = {
             },
         )
     ],
+    "attention_layers": [
+        Call(
+            pe.attention_layers,
+            {"config": CONFIG | {"num_hidden_layers": 2}, "seq_len": 16, **AXES},
+            lambda layers, at: layers[0](*(at.array(x) for x in (Q, K, V))),
+        )
+    ],
     "attention_weights": [
         Call(pe.attention_weights, {"q": Q, "k": K, "offset": 0, **SCORES}),
         Call(

@@ -25,6 +25,8 @@ ANGLES = np.asarray([[place * 10.0**-pair for place in range(SEQ)] for pair in r
 COS, SIN = np.cos(ANGLES).T[None, None], np.sin(ANGLES).T[None, None]  # with the axes of X
 LLAMA = {"model_type": "llama", "hidden_size": HEAD, "num_attention_heads": 1}
 LLAMA |= {"num_hidden_layers": 1, "max_position_embeddings": SEQ, "rope_theta": 10_000}
+# A model that does not rotate.
+STILL = {"model_type": "gpt2", "n_embd": HEADS * HEAD, "n_head": HEADS, "n_layer": 1}
 
 
 def rotated():
@@ -137,6 +139,10 @@ CASES = {
         lambda a, axes: pe.add_positional_encoding_vjp(a(X), a(TABLE), **axes)[1],
         summed(),
     ),
+    "attention_layers": (
+        lambda a, axes: pe.attention_layers(STILL, **axes)[0](a(X), a(K), a(V)),
+        attended(),
+    ),
     "apply_rope": (
         lambda a, axes: pe.apply_rope(a(X), a(COS), a(SIN), **axes),
         rotated(),
@@ -196,7 +202,8 @@ def test_axes_that_are_given(backend, case, layout):
 def test_axes_that_are_left_out(case, ndim, layout):
     (call, _), (axes, order) = CASES[case], LAYOUTS[layout]
     axes, further = axes_for(case, axes), (None,) * (ndim - 4)
-    verb = "Make the layer with" if inspect.isclass(getattr(pe, case.partition(".")[0])) else "Pass"
+    makes = inspect.isclass(getattr(pe, case.partition(".")[0])) or case == "attention_layers"
+    verb = "Make the layer with" if makes else "Pass"
     usual = [
         f"{', '.join(f'{n}={axis}' for n, axis in axes_for(case, own).items())} for {name}"
         for name, (own, _) in LAYOUTS.items()

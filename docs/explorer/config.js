@@ -29,7 +29,32 @@ const TOP_KEYS = [
   "rope_interleave",
   "rotary",
   "rotary_dim",
+  "rope_interleaved",
+  "use_rotary_pos_emb",
 ];
+
+// Rotary keys of one model type; dicts that are read elsewhere or not at all.
+const FLAG = "use_rotary_pos_emb";
+const OWN_KEYS = {
+  glm_moe_dsa: ["indexer_rope_interleave"],
+  nomic_bert: ["rotary_emb_fraction"],
+  zamba2: ["use_mem_rope"],
+};
+const DICTS = [
+  ...PARAMETERS,
+  "per_layer_config",
+  "quantization_config",
+  "vision_config",
+  "audio_config",
+];
+
+// Parameters of a type of rotary embeddings that one model type has.
+const OF_HUNYUAN = ["alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"];
+const OWN_PARAMETERS = {
+  "hunyuan_v1_dense dynamic": OF_HUNYUAN,
+  "hunyuan_v1_moe dynamic": OF_HUNYUAN,
+  "phimoe longrope": ["long_mscale", "short_mscale"],
+};
 
 // Keys of the rotary parameters of all types; the others are options of the scaling.
 const COMMON = [
@@ -43,7 +68,32 @@ const COMMON = [
   LENGTH,
 ];
 // Lists of layers with attention, by which transformers sets `layer_types`.
-const LISTS = ["attn_layer_indices", "attn_type_list", "full_attn_idxs", "hybrid_layer_pattern"];
+const LISTS = ["attn_layer_indices", "full_attn_idxs", "hybrid_layer_pattern"];
+
+// Types of layers in transformers, and older names of some.
+const LAYER_TYPES = [
+  "chunked_attention",
+  "compressed_sparse_attention",
+  "conv",
+  "full_attention",
+  "heavily_compressed_attention",
+  "hybrid",
+  "hybrid_sliding",
+  "indexed_attention",
+  "linear_attention",
+  "minimax_m3_sparse",
+  "moe",
+  "reference_sliding_attention",
+  "sliding_attention",
+  "window_attention",
+];
+const NEW_NAMES = {
+  attention: "full_attention",
+  deepseek_sparse_attention: "indexed_attention",
+  mamba: "linear_attention",
+  qwen_sparse_attention: "indexed_attention",
+};
+
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
 const PATCHES = 1024;
 
@@ -115,6 +165,7 @@ export class Model {
     for (const [name, key] of Object.entries(this.facts.names ?? {})) {
       if (hasOwn(given, key)) given[name] = given[key];
     }
+    this.published = given;
     // null takes the place of a default, but is no base and no share.
     const rotary = [...BASES, ...SHARES, ...PARAMETERS];
     const plain = Object.entries(this.defaults).filter(([key]) => !rotary.includes(key));
@@ -131,20 +182,50 @@ export class Model {
     let kind = isRead ? (config.position_embedding_type ?? "rope") : "rope";
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
     if ("unrotated" in facts) kind = "no rotary";
+    const isRotary = (key) => key.includes("rope") || key.includes("rotary");
+    const rotary = Object.keys(this.published).filter(isRotary);
     let { refused } = facts;
     if (kind !== "rope" && kind !== "rotary") {
       refused = `it has ${kind} positions, so leave its queries and keys as they are`;
+      if ("unrotated" in facts && rotary.length) {
+        refused = `transformers does not rotate, but code that reads ${repr(rotary)} may`;
+      }
     }
+    this.isRotary = !this.#isSwitchedOff();
     if (refused) throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${refused}.`);
     const own = Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1));
-    const rotary = Object.keys(config).filter(
-      (key) => (key.includes("rope") || key.startsWith("rotary")) && isTrue(config[key]),
-    );
-    checkKnown(`the rotary keys of ${this.name}`, rotary, [...TOP_KEYS, ...own]);
+    const { unread = [], settled = {} } = facts.attention ?? {};
+    const known = [...TOP_KEYS, ...own, ...unread, ...(OWN_KEYS[this.type] ?? [])];
+    const alike = Object.keys(settled).filter((key) => (this.published[key] ?? null) === settled[key]);
+    checkKnown(`the rotary keys of ${this.name}`, rotary, [...known, ...alike]);
+    for (const [name, part] of Object.entries(this.published)) {
+      if (!isObject(part) || DICTS.includes(name) || "model_type" in part) continue;
+      const inner = Object.keys(part).filter(isRotary);
+      const named = inner.map((key) => `${name}.${key}`);
+      checkKnown(`the rotary keys of ${this.name}`, named, known);
+    }
     for (const key of [...BASES, ...own]) {
       if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
     }
     for (const key of SHARES) if (hasOwn(config, key)) checks.share(key, config[key]);
+    const shares = facts.share_keys ?? ["partial_rotary_factor"];
+    const isWhole = !("partial_rotary_factor" in this.defaults);
+    for (const key of SHARES) {
+      if (!this.isKnown || !hasOwn(config, key) || shares.includes(key)) continue;
+      if (isWhole && config[key] === 1) continue;
+      const what = `be left out for ${repr(this.type)}, whose share is in ${repr(shares)}`;
+      throw wrong(key, what, shown(config[key]));
+    }
+  }
+
+  /** Tell whether the configuration switches rotation off. */
+  #isSwitchedOff() {
+    const { config } = this;
+    if (this.type === "zamba2") {
+      return !checks.boolean("use_mem_rope", config.use_mem_rope ?? false);
+    }
+    if (!checks.boolean(FLAG, config[FLAG] ?? true)) return true;
+    return this.type === "nomic_bert" && config.rotary_emb_fraction === 0;
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -153,6 +234,11 @@ export class Model {
       const given = this.config[key] ?? {};
       if (!isObject(given)) throw wrong(key, "be a dict", repr(given));
       if (isTrue(given)) return given;
+      const hasUsual = "rope_parameters" in this.defaults;
+      if (key === "rope_parameters" && hasOwn(this.config, key) && hasUsual) {
+        const what = `hold parameters, or be left out for the usual ones of ${repr(this.type)}`;
+        throw wrong(key, what, "{}");
+      }
     }
     return this.defaults.rope_parameters ?? {};
   }
@@ -160,7 +246,7 @@ export class Model {
   /** Return {type, rotates, base, headSize} of each layer; without their number, of all kinds. */
   layers(count = null) {
     const { config } = this;
-    let types = this.#listed("layer_types");
+    let types = this.#layerTypes();
     const bases = this.#listed("layer_rope_theta");
     let flags = this.#listed("no_rope_layers");
     if (!flags.length) flags = bases;
@@ -169,17 +255,17 @@ export class Model {
     const some =
       types.length ||
       flags.length ||
-      checks.positiveInteger(LAYERS, config[LAYERS] ?? (interval || 1));
+      checks.featureCount(LAYERS, config[LAYERS] ?? (interval || 1));
     if (!types.length) types = this.#defaultTypes(count ?? some, count !== null);
     if (!flags.length) flags = types.map((_, i) => !interval || (i + 1) % interval);
     if (Math.min(types.length, flags.length) < (count ?? types.length)) {
       const entries = count ?? types.length;
       throw new WrongInput(`the lists of layers must have ${entries} entries.`);
     }
-    const sizes = config.per_layer_config ?? {};
+    const sizes = this.#sizes();
     return types.slice(0, count ?? types.length).map((type, i) => ({
       type,
-      rotates: isTrue(flags[i]) && this.#rotates(type),
+      rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
       base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
       headSize: sizes[i]?.head_dim ?? null,
     }));
@@ -190,7 +276,36 @@ export class Model {
     if (!Array.isArray(value)) {
       throw wrong(key, "be a list with an entry for each layer", shown(value));
     }
-    return value.map((name) => (name === "attention" ? "full_attention" : name));
+    return value;
+  }
+
+  /** Return the types of layers that the configuration lists, by their newest names. */
+  #layerTypes() {
+    const names = this.#listed("layer_types").map((name) => NEW_NAMES[name] ?? name);
+    const [list, one, zero] =
+      this.type === "mimo_v2_flash"
+        ? ["hybrid_layer_pattern", "sliding_attention", "full_attention"]
+        : ["attn_type_list", "full_attention", "linear_attention"];
+    const flags = this.#listed(list).map((x) => (isTrue(x) ? one : zero));
+    const { bases = {}, rotates } = this.facts;
+    const all = [...LAYER_TYPES, ...this.labels, ...Object.keys(bases), ...(rotates ?? [])];
+    const known = [...new Set(all)].sort();
+    for (const name of names) {
+      if (!known.includes(name)) {
+        const what = `hold types of layers that are known, ${repr(known)}`;
+        throw wrong("layer_types", what, shown(name));
+      }
+    }
+    return names.length ? names : flags;
+  }
+
+  /** Return the sizes of heads of the layers that have their own. */
+  #sizes() {
+    const own = this.config.per_layer_config ?? {};
+    const isRight =
+      isObject(own) && Object.entries(own).every(([i, x]) => /^\d+$/.test(i) && isObject(x));
+    if (isRight) return own;
+    throw wrong("per_layer_config", "be a dict from numbers of layers to dicts", shown(own));
   }
 
   #defaultTypes(count, allOfThem) {
@@ -240,7 +355,8 @@ export class Model {
     const options = hasOwn(SCALINGS, kind) ? SCALINGS[kind].options : null;
     const known = Object.keys(options ?? {}).filter((key) => key !== "original_max_position");
     const whose = name in parameters ? `of ${repr(kind)}` : "without a 'rope_type'";
-    const all = [...known, ...COMMON, ...ignored];
+    const own = OWN_PARAMETERS[`${this.type} ${kind}`] ?? [];
+    const all = [...known, ...COMMON, ...ignored, ...own];
     checkKnown(`the rotary parameters ${whose}`, Object.keys(parameters), all);
     const headSize = this.#headSize(layer);
     const length = this.#seqLen(seqLen, kind);
@@ -251,7 +367,8 @@ export class Model {
     } else {
       dim = this.#rotaryDim(kind, headSize, parameters.partial_rotary_factor);
       more = this.#sections(parameters);
-      more.scaling = options ? this.#scaling(kind, Object.keys(options), parameters) : null;
+      const names = Object.keys(options ?? {});
+      more.scaling = options ? this.#scaling(kind, names, parameters, length) : null;
     }
     return {
       head_size: headSize,
@@ -293,8 +410,9 @@ export class Model {
   }
 
   #sections(parameters) {
-    if (!("mrope_section" in parameters)) return {};
-    const { mrope_section: sections, mrope_interleaved: strided } = parameters;
+    const { mrope_interleaved: strided } = parameters;
+    const sections = parameters.mrope_section ?? this.facts.mrope_section ?? null;
+    if (sections === null) return {};
     let order = this.facts.sections ?? "contiguous";
     if (order === "unknown") {
       throw new WrongInput(
@@ -316,7 +434,17 @@ export class Model {
       throw wrong("rope_interleave", "be True, False or None", shown(flag));
     }
     if (flag !== null && "interleave" in facts) return flag ? "interleaved" : "half";
-    if ("layout" in facts) return facts.layout;
+    const stated = config.rope_interleaved ?? null;
+    if (stated !== null && typeof stated !== "boolean") {
+      throw wrong("rope_interleaved", "be True, False or None", shown(stated));
+    }
+    if ("layout" in facts) {
+      if (stated !== null && stated !== (facts.layout === "interleaved")) {
+        const what = `agree with the layout of ${this.name}, ${repr(facts.layout)}`;
+        throw wrong("rope_interleaved", what, repr(stated));
+      }
+      return facts.layout;
+    }
     let advice = "pass layout='half' or layout='interleaved', whichever its code has";
     if (this.type === null && "patch_size" in config) {
       advice = "pass `config | {'model_type': ...}` with the type of its model";
@@ -325,6 +453,9 @@ export class Model {
       (key) => isObject(config[key]) && "model_type" in config[key],
     );
     if (parts.length) advice += `, or one of its parts, of ${repr(parts)}`;
+    if (!this.isKnown && isTrue(config.architectures)) {
+      advice += `; its architectures are ${shown(config.architectures)}`;
+    }
     throw new WrongInput(`the layout of ${this.name} is not known: ${facts.ask ?? advice}.`);
   }
 
@@ -347,11 +478,13 @@ export class Model {
       // Of two values, the outer one counts.
       given = { ...given, [ORIGINAL]: config[ORIGINAL] };
     }
+    const shares = this.type === "nomic_bert" ? ["rotary_emb_fraction"] : SHARES;
     const parameters = {
       rope_theta: first(config, keys, otherwise),
-      partial_rotary_factor: first(config, SHARES, defaults.partial_rotary_factor ?? 1),
+      partial_rotary_factor: first(config, shares, defaults.partial_rotary_factor ?? 1),
       ...withoutNull(given),
     };
+    if (given.truncate === null) parameters.truncate = false;
     if (layer.base !== null) parameters.rope_theta = layer.base;
     checks.positiveNumber("rope_theta", parameters.rope_theta);
     checks.share("partial_rotary_factor", parameters.partial_rotary_factor);
@@ -379,7 +512,10 @@ export class Model {
     throw new WrongInput(`the configuration must have ${repr(key)}, got ${came}.`);
   }
 
-  #scaling(kind, names, parameters) {
+  #scaling(kind, names, parameters, seqLen) {
+    if (kind === "dynamic" && "alpha" in parameters) {
+      return scalingOf("ntk", { factor: checks.positiveNumber("alpha", parameters.alpha) });
+    }
     const given = Object.fromEntries(
       names.filter((name) => name in parameters).map((name) => [name, parameters[name]]),
     );
@@ -390,6 +526,10 @@ export class Model {
           ? checks.positionCount(ORIGINAL, parameters[ORIGINAL])
           : this.needed(LENGTH);
       given.original_max_position = original;
+      if ("short_mscale" in parameters) {
+        const name = seqLen > original ? "long_mscale" : "short_mscale";
+        given.attention_factor = checks.positiveNumber(name, parameters[name]);
+      }
       if (["yarn", "longrope"].includes(kind) && !("factor" in given)) {
         given.factor = this.needed(LENGTH) / original;
       }

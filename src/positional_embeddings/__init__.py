@@ -70,7 +70,7 @@ from positional_embeddings.masks.packing import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
-from positional_embeddings.models.attention_layers import AttentionLayer
+from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
 from positional_embeddings.models.decoder import DecoderCache, DecoderStep
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
@@ -133,6 +133,7 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
+    "attention_layers",
     "attention_weights",
     "combine_masks",
     "compute_frequencies",

@@ -127,7 +127,7 @@ def is_convention(error: Exception, text: str, file: str, name: str) -> bool:
         return "/xarray/" in file or file.startswith("pandas") or "must have the dimension" in text
     if name in ("Mask.__and__", "Mask.__or__"):  # whose operands have no names
         return type(error) is TypeError and ("unsupported operand" in text or "`Mask`" in text)
-    if name.endswith("_hf_config"):
+    if name.endswith("_hf_config") or name == "attention_layers":
         missing = isinstance(error, FileNotFoundError)
         return missing or (type(error) is ValueError and "configuration" in text)
     return False

@@ -130,3 +130,93 @@ def test_errors(call, message):
     with pytest.raises((TypeError, ValueError)) as caught:
         call()
     assert str(caught.value) == message
+
+
+CAUSAL = pe.CausalMask()
+SIZES = {"num_attention_heads": 4, "hidden_size": 32, "num_hidden_layers": 4}
+
+
+def layers_of(model_type, **config):
+    config = {"num_key_value_heads": 2, "max_position_embeddings": 64} | SIZES | config
+    return pe.attention_layers(config | {"model_type": model_type})
+
+
+def test_windows_of_layers():
+    seen = [(layer.mask, layer.window) for layer in layers_of("cohere2", sliding_window=5)]
+    windowed = (CAUSAL | pe.SlidingWindowMask(4, 0), 5)
+    assert seen == [windowed] * 3 + [(CAUSAL, None)]
+    assert layers_of("mistral", sliding_window=None)[0].window is None
+    assert layers_of("mistral")[0].window == 4096
+    both = layers_of("modernbert", local_attention=8, num_key_value_heads=None)
+    assert {layer.mask for layer in both} == {None, pe.SlidingWindowMask(4, 4)}
+    assert {layer.window for layer in both} == {None}
+
+
+def test_windows_that_are_switched_on():
+    off = layers_of("qwen2", sliding_window=5, max_window_layers=1)
+    assert [layer.window for layer in off] == [None] * 4
+    on = layers_of("qwen2", sliding_window=5, max_window_layers=1, use_sliding_window=True)
+    assert [layer.window for layer in on] == [None, 5, 5, 5]
+
+
+def test_factors_on_scores():
+    assert layers_of("granite", attention_multiplier=0.25)[0].scale == 0.25
+    assert layers_of("gemma2", query_pre_attn_scalar=16)[0].scale == 0.25
+    assert layers_of("opt", num_key_value_heads=None)[0].scale == 1.0
+    assert layers_of("llama")[0].scale is None
+
+
+def test_deepseek_multiplies_its_scores():
+    sizes = {"qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 24}
+    yarn = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096}
+    yarn |= {"mscale": 1.0, "mscale_all_dim": 1.0}
+    layer = layers_of("deepseek_v3", rope_scaling=yarn, **sizes)[0]
+    assert (layer.head_size, layer.value_size, layer.num_kv_heads) == (48, 24, 4)
+    assert layer.rope.head_size == 16
+    assert layer.scale == pytest.approx(48**-0.5 * (0.1 * math.log(40) + 1) ** 2, rel=1e-15)
+    assert layers_of("deepseek_v3", **sizes)[0].scale is None
+    plain = {"rope_type": "linear", "factor": 2.0}
+    assert layers_of("deepseek_v3", rope_scaling=plain, **sizes)[0].scale is None
+
+
+def test_layers_that_are_all_of_one_type():
+    assert {layer.mask for layer in layers_of("falcon_h1")} == {CAUSAL}
+
+
+def test_heads_on_one_axis_with_the_batch():
+    layer = layers_of("gpt2", n_head=4, n_embd=32, scale_attn_weights=True)[0]
+    q, k, v = RNG.standard_normal((3, 8, 5, 12))
+    wanted = pe.scaled_dot_product_attention(q, k, v, mask=CAUSAL)
+    np.testing.assert_array_equal(layer(q, k, v), wanted)
+
+
+def test_sinks_and_layers_without_attention():
+    assert layers_of("gpt_oss", head_dim=8)[0].has_sinks
+    hybrid = layers_of("qwen3_next", head_dim=8)
+    assert [layer is None for layer in hybrid] == [True, True, True, False]
+    assert {layer.rope for layer in layers_of("gpt2", n_head=4, n_embd=32)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "my_model"}, "my_model' does: it is not among the types of transformers"),
+        (
+            {"architectures": ["LlamaForCausalLM"]},
+            r"make layers by hand; its architectures are \['LlamaForCausalLM'\]\.",
+        ),
+        ({"model_type": "llama4_text"}, "does: its queries that do not rotate are multiplied by"),
+        (
+            {"model_type": "llama", "layer_types": ["sliding_attention"] * 4},
+            r"`layer_types` must hold types of \[''\], got 'sliding_attention'",
+        ),
+        (
+            {"model_type": "gpt2", "scale_attn_weights": False},
+            "`scale_attn_weights` of the model type 'gpt2' is known as True only, got False",
+        ),
+        ({"model_type": "minicpm3", "qk_rope_head_dim": 8}, "must have 'v_head_dim'"),
+    ],
+)
+def test_attention_that_is_not_known_is_refused(config, message):
+    with pytest.raises(ValueError, match=message):
+        pe.attention_layers(SIZES | {"max_position_embeddings": 64} | config)

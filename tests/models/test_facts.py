@@ -59,6 +59,37 @@ def without(config, *names):
     }
 
 
+def of_rotation(facts):
+    """Return facts without those about attention."""
+    if facts is None:
+        return None
+    attention = {"attention", *(("defaults", "names") if "unrotated" in facts else ())}
+    return {key: value for key, value in facts.items() if key not in attention}
+
+
+QUICK = ("cohere2", "deepseek_v3", "gemma2", "gpt2", "gpt_oss", "granite", "mistral", "qwen2")
+# The other models take minutes.
+ATTENDED = [
+    pytest.param(folder, marks=() if folder in QUICK else pytest.mark.long)
+    for folder in FOLDERS or ["transformers"]
+]
+
+
+@pytest.mark.parametrize("folder", ATTENDED)
+def test_attention_of(folder, writer, monkeypatch):
+    """Queries, keys and values of the model's own code: `AttentionLayer` returns the same."""
+    for config_class, config in hf_models.configs(folder):
+        name = config_class.model_type
+        if "attention" not in models().get(name, {}):
+            continue
+        known = models()[name]
+        with monkeypatch.context() as patch:
+            patch.setitem(models(), name, known)
+            found = {name: {key: x for key, x in known.items() if key != "attention"}}
+            writer.add_attention(config_class, config, found)
+            assert found[name] == known
+
+
 @pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
 def test_models_of(folder, writer, monkeypatch):
     """The file is what the program writes, which raises where defaults are read in another way."""
@@ -67,7 +98,9 @@ def test_models_of(folder, writer, monkeypatch):
         known = models().get(name)
         with monkeypatch.context() as patch:
             patch.setitem(models(), name, known)  # the program changes what is known
-            assert (writer.facts_of(config_class, config) or None) == known
+            found = writer.facts_of(config_class, config) or None
+            writer.add_keys(config_class, found)
+            assert found == of_rotation(known)
         if known is None:
             models().pop(name, None)
 
@@ -185,6 +218,8 @@ def test_most_types_with_rotary_keys_are_read():
 def test_the_page_is_written_with_the_file(writer):
     data = json.loads(writer.OUTPUT.read_text())
     assert writer.PAGE.read_text() == writer.page(data["models"], data["transformers"])
+    assert writer.EXPLORER.read_text() == writer.OUTPUT.read_text()
+    assert writer.VECTORS.read_text() == writer.vectors(data["models"], data["transformers"])
 
 
 def test_types_that_are_known_are_types_of_the_installed_version():

@@ -19,6 +19,7 @@ from positional_embeddings import (
     YaRNScaling,
     grid_positions,
 )
+from positional_embeddings.models.facts import facts_of
 
 SIZES = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = {"model_type": "llama"} | SIZES
@@ -47,9 +48,14 @@ def test_layouts(model_type, layout):
     config = SIZES | {"model_type": model_type, "rope_theta": 1e4, "qk_rope_head_dim": 64}
     config["rope_parameters"] = {"rope_type": "default"}
     expected = RoPE(64, 8192, 1e4, layout=layout)
+    if facts_of(facts_of(model_type).text or model_type).mrope_section:
+        config["rope_parameters"] |= {"mrope_section": [8, 12, 12]}
+        order = {"sections": (8, 12, 12), "section_order": "contiguous"}
+        expected = RoPE(64, 8192, 1e4, layout=layout, **order)
     if model_type == "glm4v_text":
         config |= {"partial_rotary_factor": 0.5}
-        expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout)
+        config["rope_parameters"] |= {"mrope_section": [8, 4, 4]}
+        expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout, sections=(8, 4, 4))
     assert RoPE.from_hf_config(config) == expected
     # The text's model is the one that counts.
     assert RoPE.from_hf_config({"model_type": "any", "text_config": config}) == expected
@@ -57,7 +63,9 @@ def test_layouts(model_type, layout):
 
 def test_shares_that_a_model_does_not_read_are_refused():
     """Llama's code rotates all features, whatever its configuration says."""
-    for share in ({"partial_rotary_factor": 0.5}, {"rope_pct": 0.25}, {"rotary_dim": 32}):
+    with pytest.raises(ValueError, match="`rope_pct` must be left out for 'llama', whose share is"):
+        RoPE.from_hf_config(LLAMA | {"rope_pct": 0.25})
+    for share in ({"partial_rotary_factor": 0.5}, {"rotary_dim": 32}):
         with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
             RoPE.from_hf_config(LLAMA | share)
     whole = {"rope_parameters": {"partial_rotary_factor": 1.0}}
@@ -331,7 +339,7 @@ def test_what_is_left_out_is_the_default_of_the_model(model_type, expected):
 
 
 def test_the_text_model_of_a_configuration_without_its_type():
-    assert RoPE.from_hf_config({"model_type": "qwen2_vl", "head_dim": 64}, 99).base == 1e6
+    assert RoPE.from_hf_config({"model_type": "qwen2_vl", "head_dim": 128}, 99).base == 1e6
     config = {"model_type": "llava", "text_config": SIZES}
     assert RoPE.from_hf_config(config) == RoPE(64, 8192)
 

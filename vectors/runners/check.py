@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FOLDER = Path(__file__).resolve().parents[1]
-GROUPS = sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != "schema")
+GROUPS = sorted(
+    path.stem for path in FOLDER.glob("*.json") if path.stem not in ("models", "schema")
+)
 COLUMNS = ("pass", "fail", "cannot")
 # Digits of the significand, and the exponent of the smallest normal number.
 DTYPES = {

@@ -242,14 +242,13 @@ def _about_layers(rope: pe.RoPE, config: Facts, layer_type: str | None) -> Itera
     model = Model(config)
     if rope.sections is not None:
         where = "In plain text all coordinates are equal."
-        if "axial" in model.facts:
+        if model.facts.axial:
             where = "They are places of patches in an image: grid_positions."
         yield f"""A position has {len(rope.sections)} coordinates, which rotate
             {", ".join(map(str, rope.sections))} pairs ({rope.section_order}): pass positions with a
             leading axis. {where}"""
-    others = ", ".join(
-        name for name in model.facts.get("bases", model.labels) if name != layer_type
-    )
+    types = model.facts.bases or model.labels
+    others = ", ".join(name for name in types if name != layer_type)
     if others:
         yield f"""Layers of another type ({others}) have parameters of their own: one RoPE for each
             type."""

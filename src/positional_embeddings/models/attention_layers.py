@@ -1,6 +1,7 @@
-"""The attention of each layer of a model, as a value."""
+"""The attention of each layer of a model, as a value, and from a configuration."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -13,8 +14,19 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.biases.bias import Bias
+from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.models.facts import Attention, Seen
+from positional_embeddings.models.hf_config import (
+    NUM_LAYERS,
+    Config,
+    Layer,
+    Model,
+    is_nested,
+    without_none,
+)
 from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.rotary.scaling import yarn_magnitude
 
 
 def _optional_value(kind: type, name: str, value: object) -> Any:
@@ -223,3 +235,201 @@ class AttentionLayer(checks.CheckedLayer):
             seq_axis=self.seq_axis,
             **positions,
         )
+
+
+def attention_layers(
+    config: Config,
+    seq_len: int | None = None,
+    *,
+    feature_axis: int | None = None,
+    seq_axis: int | None = None,
+) -> list[AttentionLayer | None]:
+    """Return the attention of each layer of a model from its Hugging Face ``config.json``.
+
+    What a layer computes is what the code of transformers computes from the same queries, keys
+    and values: `.ci/write_models.py` compared it for each model type, and a type for which it is
+    not known is refused, as are keys that could change it and are not known.
+
+    Parameters
+    ----------
+    config : dict or path
+        The configuration, its file, or the folder of it, as `RoPE.from_hf_config` takes it, with
+        the number of layers. What it leaves out is as in transformers.
+    seq_len : int, optional
+        Number of positions in the tables, as for `RoPE.from_hf_config`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions, as for `AttentionLayer`.
+
+    Returns
+    -------
+    list of AttentionLayer or None
+        One a layer. Layers that are alike share one; layers without attention, such as those of a
+        state space model, have None.
+
+    Raises
+    ------
+    TypeError
+        If the configuration is no dict, or a number or a flag in it is of another kind.
+    ValueError
+        If the attention of the model is not known, or a key or a value of the configuration that
+        could change it. The message says what to do instead.
+
+    See Also
+    --------
+    RoPE.layers_from_hf_config : The rotary embeddings alone, of more model types.
+
+    Examples
+    --------
+    Gemma 2 sees 4,096 keys in every other layer, and bounds its scores:
+
+    >>> layers = attention_layers({"model_type": "gemma2", "num_hidden_layers": 4}, 8192)
+    >>> [layer.window for layer in layers]
+    [4096, None, 4096, None]
+    >>> layers[0].scale, layers[0].softcap
+    (0.0625, 50.0)
+    """
+    model = Model(config, must_rotate=False)
+    return _Reader(model).layers(seq_len, {"feature_axis": feature_axis, "seq_axis": seq_axis})
+
+
+class _Reader:
+    """What a configuration says of the attention of its model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.facts = Attention(**(model.facts.attention or {"refused": _UNKNOWN}))
+        if self.facts.refused:
+            message = f"no `AttentionLayer` attends as {model.name} does: {self.facts.refused}."
+            if not model.facts.is_known and model.config.get("architectures"):
+                message = f"{message[:-1]}; its architectures are {model.config['architectures']}."
+            raise ValueError(message)
+        self.values = without_none({**self.facts.defaults, **model.published})
+        self._check_keys(model.published)
+
+    def layers(self, seq_len: int | None, axes: dict[str, Any]) -> list[AttentionLayer | None]:
+        model, facts = self.model, self.facts
+        count = checks.feature_count(NUM_LAYERS, model.needed(NUM_LAYERS))
+        layers = model.layers(count, self._types)
+        attends = {layer: facts.layers.get(self._kind(layer)) for layer in set(layers)}
+        ropes = {
+            layer: RoPE(**(model.arguments(layer, seq_len, None) | axes))
+            for layer, seen in attends.items()
+            if seen is not None and layer.rotates
+        }
+        made = {
+            layer: None if seen is None else self._layer(layer, seen, ropes.get(layer), axes)
+            for layer, seen in attends.items()
+        }
+        alike = {layer: layer for layer in made.values()}
+        return [alike[made[layer]] for layer in layers]
+
+    def _types(self, count: int) -> list[str] | None:
+        """Return the types of layers where the configuration lists none, if there is a rule."""
+        facts = self.facts
+        if facts.first is not None:
+            first = checks.non_negative_integer(facts.first, self._needed(facts.first))
+            first = first if self._has_windows() else count
+            return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
+        if facts.types:
+            return self.model.types_by(facts.types, count)
+        return (
+            [*facts.layers] * count if len(facts.layers) == 1 and "" not in facts.layers else None
+        )
+
+    def _has_windows(self) -> bool:
+        switch = self.facts.switch
+        return switch is None or checks.boolean(switch, self._needed(switch))
+
+    def _kind(self, layer: Layer) -> str:
+        """Return what the facts call the type of a layer."""
+        known = self.facts.layers
+        for kind in (str(layer.type), ""):
+            if kind in known and layer.type in (None, "full_attention", kind):
+                return kind
+        raise wrong_value("layer_types", f"hold types of {sorted(known)}", repr(layer.type))
+
+    def _layer(
+        self, layer: Layer, seen: Mapping[str, Any], rope: RoPE | None, axes: dict[str, Any]
+    ) -> AttentionLayer:
+        facts, rule = self.facts, Seen(**seen)
+        size = self.model.head_size(layer)
+        if facts.head is not None:
+            size += checks.feature_count(facts.head, self._needed(facts.head))
+        window, mask = self._mask(rule)
+        return AttentionLayer(
+            checks.feature_count("num_attention_heads", self.model.needed("num_attention_heads")),
+            size,
+            num_kv_heads=self._number(facts.kv_heads),
+            value_size=None if facts.value is None else self._needed(facts.value),
+            rope=rope,
+            mask=mask,
+            scale=self._scale(layer, size),
+            softcap=self._number(facts.softcap),
+            window=window,
+            has_sinks=rule.has_sinks,
+            **axes,
+        )
+
+    def _needed(self, key: str) -> Any:
+        """Return a value that the configuration has, or its class by default; an error without."""
+        return self.values[key] if key in self.values else self.model.needed(key)
+
+    def _number(self, key: str | None) -> Any:
+        """Return the value of a key, None without; the layer checks it."""
+        return None if key is None else self.values.get(key)
+
+    def _mask(self, rule: Seen) -> tuple[int | None, Mask | None]:
+        """Return the keys that a cache has to keep, and the mask."""
+        is_causal, key = self.facts.is_causal, rule.window
+        causal = CausalMask() if is_causal else None
+        number = self._number(key) if self._has_windows() else None
+        if key is None or number is None:
+            return None, causal
+        number = checks.positive_integer(key, number)
+        if causal is None:
+            return None, SlidingWindowMask(number // 2, number // 2)
+        return number, causal | SlidingWindowMask(number - 1, 0)
+
+    def _scale(self, layer: Layer, size: int) -> float | None:
+        """Return the factor on the scores, with all that the code of the model multiplies."""
+        scale: Any = self.facts.scale
+        if isinstance(scale, Sequence):
+            key, power = scale
+            scale = checks.positive_number(key, self._needed(key)) ** power
+        if self.facts.has_mscale and layer.rotates:
+            parameters = self.model.parameters(layer)
+            mscale = parameters.get("mscale_all_dim")
+            if mscale and parameters.get("rope_type", parameters.get("type")) != "default":
+                scale = size**-0.5 if scale is None else scale
+                scale *= yarn_magnitude(parameters["factor"], mscale) ** 2
+        return scale  # type: ignore[no-any-return]
+
+    def _check_keys(self, config: Mapping[str, Any]) -> None:
+        """Refuse keys that could mean positions or attention, and are not known of the model."""
+        facts, model = self.facts, self.model
+        rules = [Seen(**seen) for seen in facts.layers.values() if seen is not None]
+        read = {rule.window for rule in rules}
+        scale = facts.scale[:1] if isinstance(facts.scale, Sequence) else ()
+        read |= {facts.softcap, facts.kv_heads, facts.head, facts.value, facts.switch, facts.first}
+        read |= {(facts.types or {}).get("key"), *scale, *facts.unread, *model.known_keys()}
+        parts = {name: x for name, x in config.items() if is_nested(name, x)}
+        inner = {f"{name}.{key}": x for name, part in parts.items() for key, x in part.items()}
+        for key, value in {**config, **inner}.items():
+            if not MEANS_ATTENTION.search(key) or key in read:
+                continue
+            if key not in facts.settled or facts.settled[key] != value:
+                what = f"`{key}` is not known of {model.name}"
+                if key in facts.settled:
+                    what = f"`{key}` of {model.name} is known as {facts.settled[key]!r} only"
+                message = (
+                    f"{what}, got {shown(value)}: its attention may differ. Leave the key out if "
+                    "the code of the model does not read it."
+                )
+                raise ValueError(message)
+
+
+# What a key is called that could mean positions or attention.
+MEANS_ATTENTION = re.compile(
+    "rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn"
+)
+_UNKNOWN = "it is not among the types of transformers that were compared; make layers by hand"

@@ -1,6 +1,6 @@
 """Arguments of `RoPE` from the rotary parameters of Hugging Face configurations."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from os import PathLike
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.models.facts import facts_of
-from positional_embeddings.rotary.scaling import SCALINGS, Scaled, Scaling
+from positional_embeddings.models.facts import Attention, facts_of
+from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Values = Mapping[str, Any]
 Arguments = dict[str, Any]
@@ -25,11 +25,12 @@ _OTHER_NAMES = {"su": "longrope"}
 _BASES = ("rotary_emb_base", "rope_theta", "rope_embedding_base")
 _SHARES = ("rotary_pct", "partial_rotary_factor", "rope_pct")
 _PARAMETERS = ("rope_scaling", "rope_parameters")
-_LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
+NUM_LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
 _ORIGINAL = "original_max_position_embeddings"
 _TOP_KEYS = {
     *(*_BASES, *_SHARES, *_PARAMETERS, "layer_rope_theta", "no_rope_layer_interval"),
     *("no_rope_layers", "qk_rope_head_dim", "rope_interleave", "rotary", "rotary_dim"),
+    *("rope_interleaved", "use_rotary_pos_emb"),
 }
 
 # Keys of the rotary parameters of all types; the others are the fields of the scaling.
@@ -38,8 +39,44 @@ _COMMON = {
     *("mrope_interleaved", _ORIGINAL, _LENGTH),
 }
 
+# Rotary keys of one model type, and one of several; dicts that are read elsewhere or not at all.
+_FLAG = "use_rotary_pos_emb"
+_OWN_KEYS: dict[str, tuple[str, ...]] = {
+    "glm_moe_dsa": ("indexer_rope_interleave",),  # of its indexer
+    "nomic_bert": ("rotary_emb_fraction",),
+    "zamba2": ("use_mem_rope",),
+}
+_DICTS = (*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config")
+
+# Parameters of a type of rotary embeddings that one model type has.
+_OWN_PARAMETERS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("hunyuan_v1_dense", "dynamic"): (
+        "alpha",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+    ),
+    ("hunyuan_v1_moe", "dynamic"): ("alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
+    ("phimoe", "longrope"): ("long_mscale", "short_mscale"),
+}
+
 # Lists of layers with attention, by which transformers sets `layer_types`.
-_LISTS = ("attn_layer_indices", "attn_type_list", "full_attn_idxs", "hybrid_layer_pattern")
+_LISTS = ("attn_layer_indices", "full_attn_idxs", "hybrid_layer_pattern")
+
+# Types of layers in transformers, and older names of some.
+LAYER_TYPES = (
+    *("chunked_attention", "compressed_sparse_attention", "conv", "full_attention"),
+    *("heavily_compressed_attention", "hybrid", "hybrid_sliding", "indexed_attention"),
+    *("linear_attention", "minimax_m3_sparse", "moe", "reference_sliding_attention"),
+    *("sliding_attention", "window_attention"),
+)
+_NEW_NAMES = {
+    "attention": "full_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+    "mamba": "linear_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}
 
 # Types of layers that have queries and keys.
 _ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
@@ -62,7 +99,7 @@ def layer_arguments(
 ) -> tuple[list[Layer], dict[Layer, Arguments]]:
     """Return the layers, and the arguments of the `RoPE` of the layers that rotate."""
     model = Model(config)
-    layers = model.layers(checks.positive_integer(_LAYERS, model.needed(_LAYERS)))
+    layers = model.layers(checks.feature_count(NUM_LAYERS, model.needed(NUM_LAYERS)))
     rotating = {layer for layer in layers if layer.rotates}
     return layers, {layer: model.arguments(layer, seq_len, layout) for layer in rotating}
 
@@ -72,6 +109,11 @@ def rope_arguments(
 ) -> Arguments:
     """Return the arguments of the one `RoPE` of a model, or of its layers of a type."""
     model = Model(config)
+    if not model.is_rotary:
+        message = (
+            f"no `RoPE` rotates as {model.name} does: its configuration switches rotation off."
+        )
+        raise ValueError(message)
     layers = [x for x in model.layers() if x.rotates or x.type in _ATTENTION_LAYERS]
     types = sorted({x.type for x in layers if x.rotates and x.type} or _ATTENTION_LAYERS)
     if layer_type is not None:
@@ -91,45 +133,81 @@ def rope_arguments(
 class Model:
     """A configuration with the defaults of its model, and what is known of the model."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, must_rotate: bool = True) -> None:
         given = read_config(config)
         self.type = given.get("model_type")
         self.name = "a configuration without `model_type`"
         if self.type is not None:
             self.name = f"the model type {self.type!r}"
         self.facts = facts_of(self.type)
-        self.defaults = self.facts.get("defaults", {})
-        names = self.facts.get("names", {})
+        self.defaults = self.facts.defaults
+        names = self.facts.names
         given = given | {name: given[key] for name, key in names.items() if key in given}
+        self.published = given
         # None takes the place of a default, but is no base and no share.
         rotary = (*_BASES, *_SHARES, *_PARAMETERS)
         plain = {key: value for key, value in self.defaults.items() if key not in rotary}
-        self.config = _without_none(plain | given)
-        self._check()
+        self.config = without_none(plain | given)
+        self.is_rotary = True
+        self._check(must_rotate=must_rotate)
         self.given = self._given_parameters()
         self.labels = [name for name, value in self.given.items() if isinstance(value, Mapping)]
 
-    def _check(self) -> None:
-        """Refuse a model without rotation, and keys that are not known here."""
+    def _check(self, *, must_rotate: bool) -> None:
+        """Refuse a model without rotation if it must rotate, and keys that are not known here."""
         config, facts = self.config, self.facts
         # The code of most models that are known does not read it, whatever it says.
-        is_read = not facts or "optional" in facts
+        is_read = not facts.is_known or facts.optional
         kind = config.get("position_embedding_type", "rope") if is_read else "rope"
         if checks.boolean("alibi", config.get("alibi", False)):
             kind = "alibi"
-        kind = "no rotary" if "unrotated" in facts else kind
-        refused = facts.get("refused")
-        if kind not in ("rope", "rotary"):
+        kind = "no rotary" if facts.unrotated else kind
+        self.is_rotary = kind in ("rope", "rotary") and not self._is_switched_off()
+        rotary = [key for key in self.published if _is_rotary(key)]
+        refused = facts.refused
+        if kind not in ("rope", "rotary") and must_rotate:
             refused = f"it has {kind} positions, so leave its queries and keys as they are"
+            if facts.unrotated and rotary:
+                refused = f"transformers does not rotate, but code that reads {rotary} may"
         if refused:
             message = f"no `RoPE` rotates as {self.name} does: {refused}."
             raise ValueError(message)
-        rotary = [key for key in config if "rope" in key or key.startswith("rotary")]
-        keys = [key for label in facts.get("bases", {}).values() for key in label[1:]]
-        given = [key for key in rotary if config[key]]
-        _check_known(f"the rotary keys of {self.name}", given, _TOP_KEYS.union(keys))
+        keys = [key for label in facts.bases.values() for key in label[1:]]
+        attention = Attention(**(facts.attention or {}))
+        known = {*_TOP_KEYS, *keys, *attention.unread, *_OWN_KEYS.get(str(self.type), ())}
+        settled = [key for key, x in attention.settled.items() if self.published.get(key) == x]
+        _check_known(f"the rotary keys of {self.name}", rotary, known.union(settled))
+        for name, part in self.published.items():
+            if is_nested(name, part):
+                inner = [f"{name}.{key}" for key in map(str, part) if _is_rotary(key)]
+                _check_known(f"the rotary keys of {self.name}", inner, known)
         for key in {*_BASES, *_SHARES, *keys} & config.keys():
             _check_number(key, config[key])
+        is_whole = "partial_rotary_factor" not in self.defaults
+        for key in _SHARES:
+            if not (facts.is_known and key in config) or (is_whole and config[key] == 1):
+                continue
+            if key not in facts.share_keys:
+                what = f"be left out for {self.type!r}, whose share is in {[*facts.share_keys]}"
+                raise wrong_value(key, what, shown(config[key]))
+
+    def _is_switched_off(self) -> bool:
+        """Tell whether the configuration switches rotation off."""
+        config = self.config
+        if self.type == "zamba2":
+            return not checks.boolean("use_mem_rope", config.get("use_mem_rope", False))
+        if not checks.boolean(_FLAG, config.get(_FLAG, True)):
+            return True
+        return self.type == "nomic_bert" and config.get("rotary_emb_fraction") == 0
+
+    def known_keys(self) -> set[str]:
+        """Return the keys that could mean positions, and are read here."""
+        facts = self.facts
+        of_bases = [key for label in facts.bases.values() for key in label[1:]]
+        optional = ["position_embedding_type"] if facts.optional else []
+        optional += _OWN_KEYS.get(str(self.type), ())
+        read = {*_TOP_KEYS, _LENGTH, _ORIGINAL, *of_bases, *facts.names.values(), *optional}
+        return read - {"rope_interleave"} if facts.interleave is False else read
 
     def _given_parameters(self) -> Values:
         """Return the rotary parameters as the configuration has them, or the default ones."""
@@ -139,68 +217,120 @@ class Model:
                 raise wrong_type(key, "be a dict", f"{given!r}")
             if given:
                 return given
+            if (
+                key in self.config
+                and key == "rope_parameters"
+                and "rope_parameters" in self.defaults
+            ):
+                what = f"hold parameters, or be left out for the usual ones of {self.type!r}"
+                raise wrong_value(key, what, "{}")
         return self.defaults.get("rope_parameters", {})  # type: ignore[no-any-return]
 
-    def layers(self, count: int | None = None) -> list[Layer]:
-        """Return the layers; if their number is not given, enough to see all kinds."""
+    def layers(
+        self, count: int | None = None, rule: Callable[[int], list[str] | None] | None = None
+    ) -> list[Layer]:
+        """Return the layers; if their number is not given, enough to see all kinds.
+
+        A `rule` gives the types of layers where the configuration lists none.
+        """
         config = self.config
-        types, bases = self._listed("layer_types"), self._listed("layer_rope_theta")
+        types: Sequence[Any] = self._layer_types()
+        bases = self._listed("layer_rope_theta")
         flags = self._listed("no_rope_layers") or bases
         name = "no_rope_layer_interval"
         interval = checks.non_negative_integer(name, config.get(name, 0))
-        some = config.get(_LAYERS, interval or 1)
-        some = len(types or flags) or checks.positive_integer(_LAYERS, some)
-        types = types or self._default_types(count or some, all_of_them=count is not None)
+        some = config.get(NUM_LAYERS, interval or 1)
+        some = len(types or flags) or checks.feature_count(NUM_LAYERS, some)
+        types = (
+            types
+            or (rule and rule(count or some))
+            or self._default_types(count or some, all_of_them=count is not None)
+        )
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
         if min(len(types), len(flags)) < (count or len(types)):
             message = f"the lists of layers must have {count or len(types)} entries."
             raise ValueError(message)
-        sizes = {int(i): x.get("head_dim") for i, x in config.get("per_layer_config", {}).items()}
-        own = dict(enumerate(bases)) if "own_bases" in self.facts else {}
+        sizes = self._sizes()
+        own = dict(enumerate(bases)) if self.facts.own_bases else {}
         return [
-            Layer(name, bool(flags[i]) and self._rotates(name), own.get(i), sizes.get(i))
+            Layer(
+                name,
+                bool(flags[i]) and self.is_rotary and self._rotates(name),
+                own.get(i),
+                sizes.get(i),
+            )
             for i, name in enumerate(types[:count])
         ]
+
+    def _sizes(self) -> dict[int, Any]:
+        """Return the sizes of heads of the layers that have their own."""
+        name = "per_layer_config"
+        own = self.config.get(name, {})
+        layers: Any = own.items() if isinstance(own, Mapping) else [("", None)]
+        if not all(str(i).isdecimal() and isinstance(x, Mapping) for i, x in layers):
+            raise wrong_type(name, "be a dict from numbers of layers to dicts", shown(own))
+        return {int(i): x.get("head_dim") for i, x in layers}
 
     def _listed(self, key: str) -> list[Any]:
         """Return a list with an entry for each layer, empty if the configuration has none."""
         value = self.config.get(key)
         if value is not None and not isinstance(value, list | tuple):
             raise wrong_type(key, "be a list with an entry for each layer", shown(value))
-        return ["full_attention" if name == "attention" else name for name in value or ()]
+        return list(value or ())
+
+    def _layer_types(self) -> list[str]:
+        """Return the types of layers that the configuration lists, by their newest names."""
+        types = [_NEW_NAMES.get(str(name), name) for name in self._listed("layer_types")]
+        if self.type == "mimo_v2_flash":
+            flags = [("full", "sliding")[bool(x)] for x in self._listed("hybrid_layer_pattern")]
+        else:
+            flags = [("linear", "full")[bool(x)] for x in self._listed("attn_type_list")]
+        types = types or [f"{name}_attention" for name in flags]
+        facts = self.facts
+        known = {*LAYER_TYPES, *self.labels, *facts.bases, *(facts.rotates or ())}
+        for name in types:
+            if name not in known:
+                what = f"hold types of layers that are known, {sorted(known)}"
+                raise wrong_value("layer_types", what, shown(name))
+        return types
 
     def _default_types(self, count: int, *, all_of_them: bool) -> list[str | None]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
-        rule = self.facts.get("types")
         if all_of_them and any(self.config.get(key) for key in _LISTS):
             self.needed("layer_types")
-        if rule:
-            key = rule.get("key", "period")
-            every = checks.positive_integer(key, self.config.get(key, rule["every"]))
-            at = rule["at"] % every
-            types = [rule["type" if i % every == at else "others"] for i in range(count)]
-            return [*types[:-1], rule.get("last", types[-1])]
-        names = [*self.facts.get("bases", self.labels)] or [*self.facts.get("rotates", ())]
+        if self.facts.types:
+            return [*self.types_by(self.facts.types, count)]
+        names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
         if names and all_of_them:
             self.needed("layer_types")
         return names or [None] * count
 
+    def types_by(self, rule: Values, count: int) -> list[str]:
+        """Return the types of layers by a rule."""
+        key: str = rule.get("key", "period")
+        given: Any = self.config.get(key, rule["every"])
+        every = checks.positive_integer(key, given)
+        at = rule["at"] % every
+        types = [rule["type" if i % every == at else "others"] for i in range(count)]
+        return [*types[:-1], rule.get("last", types[-1])]
+
     def _rotates(self, layer_type: str | None) -> bool:
         if self.given.get(str(layer_type), self.given) is None:
             return False
-        types = self.facts.get("rotates", (None, *_ATTENTION_LAYERS, *self.labels))
-        if "windowless" in self.facts and "sliding_window" not in self.config:
-            types = self.facts["windowless"]
+        usual = (None, *_ATTENTION_LAYERS, *self.labels)
+        types = usual if self.facts.rotates is None else self.facts.rotates
+        if self.facts.windowless is not None and "sliding_window" not in self.config:
+            types = self.facts.windowless
         return layer_type in types
 
     def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> Arguments:
         """Return the arguments of the `RoPE` of a layer."""
         layout = self._layout() if layout is None else layout
-        parameters = self._parameters(layer)
+        parameters = self.parameters(layer)
         kind = parameters.get("rope_type") or parameters.get("type") or "default"
         kind = _OTHER_NAMES.get(str(kind), kind)
         name = "rope_type" if "rope_type" in parameters else "type"
-        axial = self.facts.get("axial")
+        axial = self.facts.axial
         types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *SCALINGS])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
@@ -208,16 +338,16 @@ class Model:
         options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
         known = {option.name for option in options} - {"original_max_position"} | _COMMON
         whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
-        known = known.union(self.facts.get("ignored", ()))
+        known = known.union(self.facts.ignored, _OWN_PARAMETERS.get((str(self.type), kind), ()))
         _check_known(f"the rotary parameters {whose}", parameters, known)
-        head_size = self._head_size(layer)
+        head_size = self.head_size(layer)
         length = self._seq_len(seq_len, kind)
         if axial:
             rotary_dim, more = _axial(head_size, **axial)
         else:
             rotary_dim = self._rotary_dim(kind, head_size, parameters["partial_rotary_factor"])
             more = self._sections(parameters)
-            more["scaling"] = self._scaling(kind, options, parameters) if options else None
+            more["scaling"] = self._scaling(kind, options, parameters, length) if options else None
         return {
             "head_size": head_size,
             "seq_len": length,
@@ -229,7 +359,7 @@ class Model:
 
     def _seq_len(self, given: int | None, kind: str) -> int:
         """Return the number of positions in the table."""
-        longest: Any = self.config.get(_LENGTH, _PATCHES if "axial" in self.facts else None)
+        longest: Any = self.config.get(_LENGTH, _PATCHES if self.facts.axial else None)
         reason = "" if kind != "longrope" else "LongRoPE has other frequencies for long sequences"
         if longest is None:
             reason = f"the configuration has no {_LENGTH!r}"
@@ -243,7 +373,7 @@ class Model:
     def _rotary_dim(self, kind: str, head_size: int, share: float) -> int:
         """Return the number of rotated features."""
         config, facts = self.config, self.facts
-        reads_share = not facts or "share" in facts or "rotary_dim" in self.defaults
+        reads_share = not facts.is_known or facts.share or "rotary_dim" in self.defaults
         if (share != 1 or "rotary_dim" in config) and not reads_share and kind != "proportional":
             key = "rotary_dim" if share == 1 else "partial_rotary_factor"
             message = f"`{key}` must be left out for {self.type!r}, which rotates all features."
@@ -257,9 +387,10 @@ class Model:
 
     def _sections(self, parameters: Values) -> Arguments:
         """Return the arguments for positions of several coordinates, if the model has any."""
-        if "mrope_section" not in parameters:
+        sections = parameters.get("mrope_section", self.facts.mrope_section)
+        if sections is None:
             return {}
-        order, sections = self.facts.get("sections", "contiguous"), parameters["mrope_section"]
+        order = self.facts.sections or "contiguous"
         if order == "unknown":
             message = f"`mrope_section` of {self.type!r} has an order that is not known here."
             raise ValueError(message)
@@ -274,47 +405,58 @@ class Model:
         """Return the layout, if it is known of the model."""
         config, facts = self.config, self.facts
         flag = checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
-        if flag is not None and "interleave" in facts:
+        if flag is not None and facts.interleave:
             return "interleaved" if flag else "half"
-        if "layout" in facts:
-            return str(facts["layout"])
+        stated = config.get("rope_interleaved")
+        stated = checks.optional_boolean("rope_interleaved", stated)
+        if facts.layout is not None:
+            if stated is not None and stated is not (facts.layout == "interleaved"):
+                what = f"agree with the layout of {self.name}, {facts.layout!r}"
+                raise wrong_value("rope_interleaved", what, stated)
+            return facts.layout
         advice = "pass layout='half' or layout='interleaved', whichever its code has"
         if self.type is None and "patch_size" in config:
             advice = "pass `config | {'model_type': ...}` with the type of its model"
         parts = {key: value for key, value in config.items() if isinstance(value, Mapping)}
         if names := [key for key, value in parts.items() if "model_type" in value]:
             advice += f", or one of its parts, of {names}"
-        message = f"the layout of {self.name} is not known: {facts.get('ask', advice)}."
+        if not facts.is_known and config.get("architectures"):
+            advice += f"; its architectures are {shown(config['architectures'])}"
+        message = f"the layout of {self.name} is not known: {facts.ask or advice}."
         raise ValueError(message)
 
-    def _parameters(self, layer: Layer) -> Arguments:
+    def parameters(self, layer: Layer) -> Arguments:
         """Return the rotary parameters of a layer, with defaults, without None."""
         config, given = self.config, self.given
-        default, keys = self.defaults.get("rope_theta", 10_000), self.facts.get("base_keys", _BASES)
-        bases = self.facts.get("bases", {})
+        default, keys = self.defaults.get("rope_theta", 10_000), self.facts.base_keys or _BASES
+        bases = self.facts.bases
         if bases or self.labels:
             if layer.type not in (bases or self.labels):
                 names = sorted(bases or self.labels)
                 raise wrong_value("layer_type", f"be one of {names}", f"{layer.type!r}")
             if bases:
-                default, *keys = bases[layer.type]
+                default, *keys = bases[str(layer.type)]
             if self.labels:
                 given = given.get(str(layer.type), {})
-            elif layer.type not in self.facts.get("scaled", ()):
+            elif layer.type not in self.facts.scaled:
                 given = {}
         elif _ORIGINAL in config:
             # Like transformers, prefer the outer value if there are two.
             given = {**given, _ORIGINAL: config[_ORIGINAL]}
-        share = _first(config, _SHARES, self.defaults.get("partial_rotary_factor", 1.0))
+        shares = ("rotary_emb_fraction",) if self.type == "nomic_bert" else _SHARES
+        share = _first(config, shares, self.defaults.get("partial_rotary_factor", 1.0))
         defaults = {"rope_theta": _first(config, keys, default), "partial_rotary_factor": share}
-        parameters = defaults | _without_none(given)
+        parameters = defaults | without_none(given)
+        if given.get("truncate", True) is None:
+            parameters["truncate"] = False  # like transformers
         if layer.base is not None:
             parameters["rope_theta"] = layer.base
         for key in ("rope_theta", "partial_rotary_factor"):
             _check_number(key, parameters[key])
         return parameters
 
-    def _head_size(self, layer: Layer) -> int:
+    def head_size(self, layer: Layer) -> int:
+        """Return the number of features of a head, or of its part that rotates."""
         config = self.config if layer.head_size is None else {"head_dim": layer.head_size}
         of_full = ("global_head_dim",) * (layer.type == "full_attention")
         for key in (*of_full, "qk_rope_head_dim", "head_dim", "kv_channels"):
@@ -332,10 +474,12 @@ class Model:
             raise ValueError(message)
         return self.config[key]
 
-    def _scaling(self, kind: str, options: Any, parameters: Values) -> Scaling:
+    def _scaling(self, kind: str, options: Any, parameters: Values, seq_len: int) -> Scaling:
         """Return the scaling of a type, whose fields are the options."""
         names = [option.name for option in options]
         given = {name: parameters[name] for name in names if name in parameters}
+        if kind == "dynamic" and "alpha" in parameters:  # of Hunyuan, from the first token on
+            return NTKScaling(checks.positive_number("alpha", parameters["alpha"]))
         if "original_max_position" in names:
             # Like transformers, dynamic scaling ignores it.
             if _ORIGINAL in parameters and kind != "dynamic":
@@ -343,6 +487,9 @@ class Model:
             else:
                 original = self.needed(_LENGTH)
             given["original_max_position"] = original
+            if "short_mscale" in parameters:  # of PhiMoE
+                name = "long_mscale" if seq_len > original else "short_mscale"
+                given["attention_factor"] = checks.positive_number(name, parameters.get(name))
             if kind in ("yarn", "longrope") and "factor" not in given:
                 given["factor"] = self.needed(_LENGTH) / original
         for option in options:
@@ -395,8 +542,9 @@ def read_config(config: Config) -> Arguments:
         if not isinstance(model_type, str):
             raise wrong_type("model_type", "be a string", f"{model_type!r}")
         # Published parts of a model that are for images have the type of the whole model.
-        part = "vision" if "patch_size" in found else "text"
-        found["model_type"] = facts_of(model_type).get(part, model_type)
+        facts = facts_of(model_type)
+        part = facts.vision if "patch_size" in found else facts.text
+        found["model_type"] = part or model_type
     return found
 
 
@@ -411,8 +559,18 @@ def from_json(text: bytes, where: str) -> Any:
         raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
 
 
-def _without_none(values: Values) -> Arguments:
+def without_none(values: Values) -> Arguments:
+    """Return what is not None: what a configuration says nothing of."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def is_nested(name: str, part: object) -> bool:
+    """Tell whether a value holds further keys of the same model."""
+    return isinstance(part, Mapping) and name not in _DICTS and "model_type" not in part
+
+
+def _is_rotary(key: str) -> bool:
+    return "rope" in key or "rotary" in key
 
 
 def _check_known(what: str, keys: Iterable[str], known: Collection[str]) -> None:

@@ -254,11 +254,14 @@ class YaRNScaling(checks.CheckedLayer):
         if self.attention_factor is not None:
             return float(self.attention_factor)
         if self.mscale and self.mscale_all_dim:
-            return self._magnitude(self.mscale) / self._magnitude(self.mscale_all_dim)
-        return self._magnitude(1.0)
+            mscale, of_all = self.mscale, self.mscale_all_dim
+            return yarn_magnitude(self.factor, mscale) / yarn_magnitude(self.factor, of_all)
+        return yarn_magnitude(self.factor, 1.0)
 
-    def _magnitude(self, mscale: float) -> float:
-        return 0.1 * mscale * math.log(self.factor) + 1 if self.factor > 1 else 1.0
+
+def yarn_magnitude(factor: float, mscale: float) -> float:
+    """Return the factor on queries and keys of a context that is longer by a factor."""
+    return 0.1 * mscale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""Keys of configurations: read as transformers reads them, or refused by name."""
+
+import pytest
+
+from positional_embeddings import NTKScaling, RoPE, YaRNScaling, attention_layers
+
+HEAD = {"head_dim": 64, "max_position_embeddings": 8192}
+LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
+
+
+def layers(config, **options):
+    return RoPE.layers_from_hf_config(config, **options)
+
+
+def test_rotation_that_a_configuration_switches_off():
+    zamba2 = HEAD | {"model_type": "zamba2", "num_hidden_layers": 2}
+    for off in ({}, {"use_mem_rope": False}):
+        assert layers(zamba2 | off, layout="half") == [None, None]
+        with pytest.raises(ValueError, match="'zamba2' does: its configuration switches"):
+            RoPE.from_hf_config(zamba2 | off, layout="half")
+    assert layers(zamba2 | {"use_mem_rope": True}, layout="half") == [RoPE(64, 8192)] * 2
+    nomic = HEAD | {"model_type": "nomic_bert", "num_hidden_layers": 2}
+    assert layers(nomic | {"rotary_emb_fraction": 0}) == [None, None]
+    assert layers(nomic | {"rotary_emb_fraction": 1.0}) == layers(nomic)
+    with pytest.raises(ValueError, match="for 'nomic_bert', which rotates all features"):
+        layers(nomic | {"rotary_emb_fraction": 0.5})
+    assert layers(LLAMA | {"use_rotary_pos_emb": False}) == [None, None]
+    assert layers(LLAMA | {"use_rotary_pos_emb": True}) == [RoPE(64, 8192)] * 2
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"model_type": "dbrx", "attn_config": {"rope_theta": 500_000}}, "attn_config.rope_theta"),
+        *[(LLAMA | {"rope_percent": value}, "rope_percent") for value in (0, None, False, 0.5)],
+        *[(LLAMA | {"use_rotary": value}, "use_rotary") for value in (False, None)],
+    ],
+)
+def test_rotary_keys_are_refused_whatever_their_value(config, key):
+    with pytest.raises(ValueError, match=f"must be of .*, got '{key}'"):
+        RoPE.from_hf_config(HEAD | config, layout="half")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("use_alibi", "position_bias", "window_size", "attention_sink_size", "attn_scale"),
+        *("score_softcap", "use_dynamic_ntk", "use_logn_attn", "mscale", "interleaved_heads"),
+    ],
+)
+@pytest.mark.parametrize("value", [0, None, False, 4])
+def test_keys_that_could_mean_attention_are_refused_whatever_their_value(key, value):
+    with pytest.raises(ValueError, match=f"`{key}` is not known of the model type 'llama', got"):
+        attention_layers(LLAMA | {"num_attention_heads": 2, key: value})
+
+
+def test_nested_keys_that_could_mean_attention():
+    config = LLAMA | {"num_attention_heads": 2, "attn_config": {"sliding_window_size": 4}}
+    with pytest.raises(ValueError, match=r"`attn_config\.sliding_window_size` is not known of"):
+        attention_layers(config)
+
+
+def test_sections_that_a_configuration_leaves_out():
+    for name, sections in (("qwen3_vl_text", (24, 20, 20)), ("qwen2_vl", (16, 24, 24))):
+        rope = RoPE.from_hf_config({"model_type": name, "head_dim": 128}, 100)
+        assert rope.sections == sections
+
+
+def test_types_of_layers():
+    indexed = {"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "num_attention_heads": 64}
+    found = layers(indexed | {"layer_types": ["deepseek_sparse_attention"] * 2}, seq_len=9)
+    assert None not in found
+    assert found == layers(indexed | {"layer_types": ["indexed_attention"] * 2}, seq_len=9)
+    for name in ("spiral_attention", 3, None):
+        with pytest.raises(ValueError, match="`layer_types` must hold types of layers that are"):
+            layers(LLAMA | {"layer_types": [name, "full_attention"]})
+    flags = {"model_type": "minimax", "num_hidden_layers": 2, "attn_type_list": [0, 1]}
+    assert [rope is None for rope in layers(HEAD | flags)] == [True, False]
+
+
+def test_truncation_that_is_none_is_none():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    for truncate, is_truncated in ((None, False), (True, True), (False, False)):
+        rope = RoPE.from_hf_config(LLAMA | {"rope_scaling": yarn | {"truncate": truncate}})
+        assert rope.scaling == YaRNScaling(4.0, 2048, truncate=is_truncated)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given", "key"),
+    [
+        ("gpt_oss", {"rope_parameters": {}}, "rope_parameters"),
+        ("gpt_neox", {"partial_rotary_factor": 1.0}, "partial_rotary_factor"),
+        *[(name, {"rotary_pct": 0.5}, "rotary_pct") for name in ("stablelm", "glm4", "phi3")],
+        ("persimmon", {"rotary_pct": 0.5}, "rotary_pct"),
+    ],
+)
+def test_keys_that_transformers_does_not_read(model_type, given, key):
+    config = HEAD | {"model_type": model_type, "num_hidden_layers": 2} | given
+    with pytest.raises(ValueError, match=f"`{key}` must (hold parameters, or )?be left out"):
+        RoPE.from_hf_config(config)
+
+
+def test_an_original_length_inside_the_parameters_alone():
+    factors = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
+    inner = {"rope_type": "longrope", "original_max_position_embeddings": 1024} | factors
+    rope = RoPE.from_hf_config(HEAD | {"model_type": "phi3", "rope_scaling": inner}, 8192)
+    assert rope.scaling.original_max_position == 4096  # the default of its class counts
+    rope = RoPE.from_hf_config(LLAMA | {"rope_scaling": inner}, 8192)
+    assert rope.scaling.original_max_position == 1024
+
+
+def test_published_keys_are_read():
+    lists = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32, "rope_type": "longrope"}
+    lists |= {"original_max_position_embeddings": 1024, "short_mscale": 1.2, "long_mscale": 1.3}
+    phimoe = HEAD | {"model_type": "phimoe", "rope_scaling": lists}
+    assert RoPE.from_hf_config(phimoe, 1024).attention_factor == 1.2
+    assert RoPE.from_hf_config(phimoe, 1025).attention_factor == 1.3
+    glm = {"model_type": "glm_moe_dsa", "indexer_rope_interleave": True, "num_hidden_layers": 2}
+    assert RoPE.from_hf_config(glm, 9) == RoPE.from_hf_config({"model_type": "glm_moe_dsa"}, 9)
+    mimo = {"model_type": "mimo_v2_flash", "swa_rope_theta": 20_000, "num_hidden_layers": 2}
+    mimo |= {"layer_types": ["full_attention", "sliding_attention"]}
+    assert [rope.base for rope in layers(mimo)] == [5e6, 2e4]
+    alpha = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32, "beta_slow": 1}
+    hunyuan = HEAD | {"model_type": "hunyuan_v1_dense", "rope_scaling": alpha}
+    rope = RoPE.from_hf_config(hunyuan)
+    assert rope.scaling == NTKScaling(1000.0)
+    enlarged = RoPE(64, 8192, 10_000 * 1000.0 ** (64 / 62))
+    assert abs(rope.inv_freq / enlarged.inv_freq - 1).max() < 1e-12
+
+
+def test_the_layout_that_a_configuration_says():
+    assert RoPE.from_hf_config(LLAMA | {"rope_interleaved": False}).layout == "half"
+    with pytest.raises(ValueError, match="`rope_interleaved` must agree with the layout of the"):
+        RoPE.from_hf_config(LLAMA | {"rope_interleaved": True})
+
+
+def test_rotary_keys_of_a_type_that_does_not_rotate():
+    config = HEAD | {"model_type": "xlm-roberta", "rotary_emb_base": 10_000}
+    reason = r"transformers does not rotate, but code that reads \['rotary_emb_base'\] may"
+    with pytest.raises(ValueError, match=reason):
+        RoPE.from_hf_config(config)
+
+
+def test_architectures_are_named():
+    for name in ({}, {"model_type": "my_model"}):
+        with pytest.raises(ValueError, match=r"its architectures are \['LlamaForCausalLM'\]"):
+            RoPE.from_hf_config(HEAD | name | {"architectures": ["LlamaForCausalLM"]})
+
+
+@pytest.mark.parametrize("count", [10**7, 10**30])
+def test_numbers_of_layers_are_bounded(count):
+    for function in (layers, attention_layers, RoPE.from_hf_config):
+        with pytest.raises(ValueError, match=r"`num_hidden_layers` must be at most 2\*\*20"):
+            function(LLAMA | {"num_attention_heads": 2, "num_hidden_layers": count})
+
+
+@pytest.mark.parametrize("own", [3, [1], {"a": {}}, {"0": 3}, "x"])
+def test_sizes_of_layers_of_wrong_kinds(own):
+    with pytest.raises(TypeError, match="`per_layer_config` must be a dict from numbers of"):
+        layers(LLAMA | {"per_layer_config": own})
