@@ -35,15 +35,7 @@ PROMPTS = ["Why is the sky blue?", "What is the capital of France?", "Name three
 def load_model(xp: Any, config: dict[str, Any], weights: dict[str, Any]) -> SimpleNamespace:
     """Return the model in arrays of a library, from matrices (outputs, inputs) of NumPy."""
     arrays = {key.removesuffix(".weight"): xp.asarray(w) for key, w in weights.items()}
-    layer = pe.AttentionLayer(
-        config["num_attention_heads"],
-        config["head_dim"],
-        num_kv_heads=config["num_key_value_heads"],
-        rope=pe.RoPE.from_hf_config(config, **AXES),
-        mask=pe.CausalMask(),
-        **AXES,
-    )
-    layers = [layer] * config["num_hidden_layers"]
+    layers = pe.attention_layers(config, **AXES)
     return SimpleNamespace(xp=xp, config=config, layers=layers, weights=arrays)
 
 

@@ -231,7 +231,9 @@ def test_every_layer_answers_a_wrong_call(name):
     assert all(re.search(rf"[( ]{p}[=,)]", str(error.value)) for p in parameters)
     if ", such as " in str(error.value):
         example = str(error.value).partition(", such as ")[2].removesuffix(".")
-        names = {"np": np, "table": np.zeros((3, 1)), **vars(pe)}
+        axes = {"feature_axis": -1, "seq_axis": -2}
+        names = {"np": np, "table": np.zeros((3, 1)), "axes": axes, **vars(pe)}
+        names["rope"] = pe.RoPE(64, 9, **axes)
         assert isinstance(eval(example, names), layer)
 
 

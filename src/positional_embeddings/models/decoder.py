@@ -115,8 +115,8 @@ class DecoderCache(WeightedLayer):
         Parameters
         ----------
         layers : list or tuple of AttentionLayer or None
-            What the attention of each layer does; None for a layer without. All have the same axes,
-            and arrays of four.
+            What the attention of each layer does, as `attention_layers` reads it; None for a layer
+            without. All have the same axes, and arrays of four.
         batch : int
             Number of sequences, positive.
         capacity : int
