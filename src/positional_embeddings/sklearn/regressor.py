@@ -45,9 +45,11 @@ _FARTHEST, _NO_WEIGHT = 2.0, 6.0
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
-# The narrowest kernel of the noise, in octaves of that of the function, and the fewest octaves
-# below the extent of the samples. How many standard errors its likelihood has to be greater than
-# that of constant noise. How many measurements the mean of all variances counts as, in one.
+# The most squared errors that tell of local noise. Its narrowest kernel, in octaves of that of the
+# function, and the fewest octaves below the extent of the samples. How many standard errors its
+# likelihood has to be greater than that of constant noise. How many measurements the mean of all
+# variances counts as, in one.
+_MOST_OF_NOISE = 1000
 _FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
 
 _LEAST = 1e-3  # weight of an error in a fit by the lean
@@ -563,7 +565,9 @@ class _Sum:
         square, part = (_mean(a, weights=samples.weight[at]) for a in (errors, parts))
         self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
         noise = np.where(square > 0, square / part, 1.0)
-        self._find_local_noise(at, np.where(square > 0, errors / parts / noise, 1.0))
+        ratios = np.where(square > 0, errors / parts / noise, 1.0)
+        few = _drawn(at.size, _MOST_OF_NOISE)
+        self._find_local_noise(at[few], ratios[:, few])
 
     def _find_local_noise(self, at: Array, ratios: HostArray) -> None:
         """Smooth squared errors over their mean, if others of them predict each one better so."""
