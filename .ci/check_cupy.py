@@ -21,7 +21,9 @@ from cupy._core._scalar import CScalar
 from cupy.cuda import nvrtc
 
 from positional_embeddings.angles import exact as angle_kernel
+from positional_embeddings.arrays import cuda
 from positional_embeddings.attention import cupy_kernels as attention_kernels
+from positional_embeddings.encodings import cyclic
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"
@@ -37,7 +39,8 @@ HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
 # The kinds of arguments of an ElementwiseKernel, as CuPy numbers them.
 ARRAY, INDEXER, NUMBER = 1, 2, 3
 # Integer positions or real ones, and the dtype of the tables.
-ANGLES = tuple(product((True, False), ("float32", "float64")))
+TABLES = "float32", "float64"
+ANGLES = tuple(product((True, False), TABLES))
 # Extensions of the standard, whose functions are looked up.
 NAMESPACES = ("cuda", "cuda.runtime", "fft", "linalg")
 
@@ -91,13 +94,12 @@ def vector_kernels() -> list[tuple[str, str]]:
 
 def kernels_of_attention() -> list[tuple[str, str]]:
     """Return a name and the source of each kernel of an attention, for each way it is made."""
-    names = attention_kernels.SOURCES
     return [
         (
             f"{name}, {given}, {axes} axes",
             attention_kernels.source(name, number, given, axes),
         )
-        for name, (given, number), axes in product(names, NUMBERS, AXES)
+        for name, (given, number), axes in product(attention_kernels.KERNELS, NUMBERS, AXES)
     ]
 
 
@@ -112,6 +114,9 @@ def elementwise_kernels() -> list[tuple[str, str]]:
         kinds = ("int64" if integral else "float64", *parts, NUMBER, table, table)
         kernel = angle_kernel.kernel_of(cupy, integral=integral)
         made.append(_source(kernel, kinds, ndim, index))
+    for x, table, index in product(("uint8", "int64", "float64"), TABLES, INDICES):
+        kinds = (x, *[NUMBER] * 5, table, table)
+        made.append(_source(cyclic.kernel_of(cupy), kinds, 2, index))
     return made
 
 
@@ -143,7 +148,7 @@ def compiled(source: str, architecture: str) -> str:
     folders.append(find_nvidia_header_directory("cudart"))
     options = [
         *OPTIONS,
-        *cupy_kernel.OPTIONS,
+        *cuda.OPTIONS,
         *(f"-I{f}" for f in folders),
         f"-arch={architecture}",
     ]

@@ -51,7 +51,10 @@ PAGES = {
         [
             Section("Tokens", "encodings.sinusoidal encodings.learned encodings.add"),
             Section("Times and numbers", "times encodings"),
-            Section("Places", "encodings.sphere encodings.grid encodings.grid_cells"),
+            Section(
+                "Places",
+                "encodings.sphere encodings.grid encodings.grid_cells encodings.multimodal",
+            ),
             Section("Graphs", "encodings.graph"),
             Section("Embeddings", "encodings.embeddings encodings.dropout"),
         ],

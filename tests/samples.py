@@ -50,6 +50,9 @@ CACHE = pe.KVCache.empty(2, 4)
 ATTENTION = pe.RoPEMultiHeadAttention(8, 2, 16, rng=0)
 TABLES = ROPE.tables(POSITIONS)
 LAYER = pe.AttentionLayer(2, 8, rope=ROPE, mask=pe.CausalMask(), has_sinks=True)
+TOKEN = Q[:, :1, None, :] * [[1.0], [2.0]]  # (head, seq, heads, batch)
+LAYERS = [pe.AttentionLayer(2, 8, mask=pe.CausalMask(), has_sinks=True, feature_axis=0, seq_axis=1)]
+DECODER = pe.DecoderCache.empty(LAYERS, 2, 8, drafts=2)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
 
 
@@ -129,6 +132,11 @@ def dense(mask: Any, library: Library) -> Any:
 def stored(buffer: Any, new: Any, /) -> Any:
     """Store by a step of its own, as a step stores once in a buffer."""
     return CACHE.rewind(0).step(3)[1].store(buffer, new)
+
+
+def attended(layer: Any, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
+    """Attend in a step of its own, in which a layer stores once."""
+    return DECODER.rewind(0).step(1)[1].attend(layer, q, k, v, sinks=sinks)
 
 
 def bias(value: Any, library: Library) -> Any:
@@ -327,7 +335,7 @@ MASKS = {
 
 # Values of the parameters of each bias of two heads, or of one for all.
 BIASES: dict[str, list[dict[str, Any]]] = {
-    "ALiBiBias": [{"num_heads": 2, "causal": True}],
+    "ALiBiBias": [{"num_heads": 2, "causal": True}, {"num_heads": 2, "slopes": (0.5, 0.25)}],
     "FIREBias": [
         {
             "hidden_weight": X[0, :3],
@@ -455,6 +463,26 @@ CATALOGUE: dict[str, list[Call]] = {
     "KVCache.take": [
         Call(CACHE.take, {"rows": rows}, lambda cache, _: cache.step(1)[1].key_positions)
         for rows in ([1, 0], np.asarray([1, 0]))
+    ],
+    "DecoderCache.empty": [
+        Call(
+            pe.DecoderCache.empty,
+            {"layers": LAYERS, "batch": 2, "capacity": 4, "drafts": 1, **NEW},
+            lambda cache, _: cache.step(1)[1].positions,
+        )
+    ],
+    "DecoderCache.rewind": [
+        Call(DECODER.step(3)[0].rewind, {"counts": [1, 2]}, lambda cache, _: cache.lengths)
+    ],
+    "DecoderCache.step": [
+        Call(DECODER.step, values, lambda both, _: both[1].positions)
+        for values in ({"tokens": 3}, {"tokens": np.ones((2, 6), int), "positions": POSITIONS})
+    ],
+    "DecoderCache.take": [
+        Call(DECODER.step(3)[0].take, {"rows": [1, 0, 1]}, lambda cache, _: cache.lengths)
+    ],
+    "DecoderStep.attend": [
+        Call(attended, {"layer": 0, "q": TOKEN, "k": TOKEN, "v": TOKEN, "sinks": X[0, :2]})
     ],
     "KVStep.store": [
         Call(stored, {"buffer": np.zeros((8, 4, 2)), "new": Q[:, :3]}),
@@ -786,6 +814,19 @@ CATALOGUE: dict[str, list[Call]] = {
     "inverse_frequencies": [Call(pe.inverse_frequencies, {"dim": 8, "base": 100.0, **NEW})],
     "log_wavelengths": [Call(pe.log_wavelengths, {"shortest": 1.0, "longest": 8.0, "n": 3})],
     "mask_to_bias": [Call(pe.mask_to_bias, {"mask": HIDDEN, "dtype": np.float64})],
+    "multimodal_positions": [
+        Call(
+            pe.multimodal_positions,
+            {
+                "parts": [(1, 2, 4), 2, (2, 2, 2, 0.5)],
+                "start": 3,
+                "spatial_merge_size": 2,
+                "tokens_per_second": 4.0,
+                **NEW,
+            },
+            lambda both, _: both[0],
+        )
+    ],
     "neg_half": [Call(pe.neg_half, {"x": X, "axis": 0})],
     "octave_wavelengths": [Call(pe.octave_wavelengths, {"n": 3, "longest": 2.0})],
     "positions_from_mask": [Call(pe.positions_from_mask, {"mask": HIDDEN, "seq_axis": 0})],
@@ -888,7 +929,12 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for positions in (POSITIONS, TIMES)
     ]
-    + [Call(pe.sinusoidal_encoding, {"positions": POSITIONS, "dim": 8, "preset": "whisper"})],
+    + [
+        Call(
+            pe.sinusoidal_encoding,
+            {"positions": POSITIONS, "dim": 8, "preset": "whisper", "feature_axis": -1},
+        )
+    ],
     "spherical_encoding": [
         Call(
             pe.spherical_encoding,
@@ -1011,6 +1057,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(estimators.PositionalEncoder, options, encoded)
         for options in (
             {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
+            {"encoding": "auto", "trend": True},
             {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
             {"encoding": "sinusoidal", "dim": 4},
             {"encoding": "spherical", "degree": 2, "unit": "degrees"},
@@ -1072,6 +1119,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "encoding": "cyclic",
                 "feature_dim": "feature",
                 "chunks": None,
+                "time_zone": None,
             },
             lambda array, _: array.data,
         )
@@ -1085,6 +1133,7 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for name, samples in kinds.items()
     },
+    "SlidingWindowMask.of": [Call(pe.SlidingWindowMask.of, {"keys": 2}, dense)],
     "Mask.__call__": [
         Call(mask, {"q_pos": QUERIES, "k_pos": KEYS, "k_len": 4})
         for mask in (
@@ -1107,6 +1156,8 @@ CATALOGUE: dict[str, list[Call]] = {
 
 # Names that are not called with arguments of a user, and why.
 NOT_CALLED = {
+    "DecoderCache": "made by DecoderCache.empty",
+    "DecoderStep": "made by DecoderCache.step",
     "KVStep": "made by KVCache.step",
     "Mask": "the base class of masks",
     "RotaryTables": "made by RoPE.tables",

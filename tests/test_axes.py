@@ -175,8 +175,9 @@ def axes_for(case, axes):
 def test_cases_are_of_all_public_names_that_take_axes():
     callables = [name for name in pe.__all__ if callable(getattr(pe, name))]
     found = {name: options_of(name) for name in callables}
-    # The buffers of a cache have the axes of the cache.
-    of_features = {name for name in found if "feature_axis" in found[name]} - {"KVCache"}
+    # The buffers of a cache have the axes of the cache, and positions have no features.
+    others = {"KVCache", "sinusoidal_encoding"}
+    of_features = {name for name in found if "feature_axis" in found[name]} - others
     assert of_features == {case.partition(".")[0] for case in CASES}
     assert {default for name in of_features for default in found[name].values()} == {None}
     # These take arrays of at most two axes.

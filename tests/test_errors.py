@@ -19,7 +19,7 @@ VALUE_ERRORS = {
     "plotting.plot_attention(ones(3))": "`table` must have axes of queries and keys, got shape (3,).",
     "plotting.plot_attention(ones((2, 3, 4, 5)))": "`key_axis` must be given for `table` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 3, 4, 5).",
     "plotting.plot_attention(-ones((2, 3)))": '`table` must be from 0 to 1, got numbers from -1 to -1. Pass kind="bias" for a bias.',
-    "plotting.plot_attention(zeros((4, 3, 0)))": "`index[0]` must be below 0, got 0.",
+    "plotting.plot_attention(zeros((4, 3, 0)))": "`table` must not be empty, got shape (4, 3, 0).",
     "plotting.plot_attention(ones((2, 3)), index=(0, 0))": "`index` must have at most one number for each further axis of `table` (0), got 2 numbers.",
     "plotting.plot_attention(ones((2, 3)), kind='mask')": "`kind` must be 'weights' or 'bias', got 'mask'.",
     "plotting.plot_attention(ones((2, 3, 4)), index=4)": "`index[0]` must be below 4, got 4.",

@@ -10,7 +10,7 @@ import pytest
 
 import positional_embeddings as pe
 from backends import ERRORS, UNFIT, opened
-from samples import CATALOGUE, POSITIONS, Library, Q, X
+from samples import AXES, CATALOGUE, POSITIONS, K, Library, Q, V, X
 
 lazy_xp_modules = [pe]
 
@@ -25,8 +25,21 @@ def stored(at):
     return step.positions, step.key_positions, step.store(buffer, at.array(Q[:, 4:6]))[1]
 
 
+def of_layers(at):
+    """Attend to two tokens, and to one more."""
+    layers = [pe.AttentionLayer(2, 8, rope=pe.RoPE(8, 9, **AXES), mask=pe.CausalMask(), **AXES)]
+    new = {**at.new, "dtype": at.array(X).dtype}
+    cache, step = pe.DecoderCache.empty(layers, 2, 4, **new).step(2)
+    step.attend(0, *(at.array(x[:, :2, None] * [[1], [1]]) for x in (Q, K, V)))
+    cache, step = cache.step(1, positions=at.array(np.asarray([5])))
+    q, k, v = (at.array(x[:, 2:3, None] * [[1], [1]]) for x in (Q, K, V))
+    return cache, step.positions, step.attend(0, q, k, v)
+
+
 # Of names whose sample has no arrays of a library, or needs float64: a call that has, or does not.
 OWN = {
+    "DecoderCache": lambda at: of_layers(at)[0].take([1, 0]).buffers[0],
+    "DecoderStep": lambda at: of_layers(at)[1:],
     "FunctionBias": lambda at: pe.FunctionBias(lambda q, k: abs(k - q))(
         query_positions=at.array(np.arange(4.0))
     ),

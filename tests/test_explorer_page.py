@@ -91,8 +91,12 @@ def opened(browser, address):
     assert problems == []
 
 
+def wait_for_updates(page):
+    page.wait_for_function("() => document.body.getAttribute('aria-busy') !== 'true'")
+
+
 def pictures(page):
-    page.wait_for_timeout(400)  # longer than the page waits for further letters
+    wait_for_updates(page)
     return page.evaluate(PICTURES)
 
 
@@ -238,11 +242,11 @@ def test_scalings_can_be_tried(opened):
     }
     for name, scaling in scalings.items():
         page.select_option("#scaling", name)
-        page.wait_for_timeout(100)
+        wait_for_updates(page)
         assert facts(page)["rope_type"] == name
         assert_shows(page, replace(rope, scaling=scaling, **longer))
     page.select_option("#scaling", "none")
-    page.wait_for_timeout(100)
+    wait_for_updates(page)
     assert_shows(page, rope)
 
 
@@ -264,7 +268,7 @@ def test_an_error_takes_the_place_of_the_pictures(opened, text, message):
     assert page.inner_text("#error").startswith(message)
     assert page.is_hidden("#pictures")
     page.fill("#base-slider", "5")  # the model before is not shown again
-    page.wait_for_timeout(100)
+    wait_for_updates(page)
     assert page.is_hidden("#pictures")
     page.select_option("#model", "GPT-NeoX 20B")
     assert page.is_hidden("#error")
@@ -302,7 +306,7 @@ def test_lists_of_layers_without_types_show_one_of_each_kind(opened):
     page = opened()
     config = {"model_type": "minimax", "num_hidden_layers": 8, "attn_type_list": [0, 0, 0, 1] * 2}
     page.fill("#config", json.dumps(config))
-    page.wait_for_timeout(400)
+    wait_for_updates(page)
     assert page.inner_text("#layers .note").startswith("2 layers, one of each kind: ")
 
 
@@ -312,7 +316,7 @@ def test_layout_and_context_can_be_chosen(opened):
     page.wait_for_selector("#error:visible")
     assert page.inner_text("#error").endswith("Choose a layout in this page.")
     page.select_option("#layout", "interleaved")
-    page.wait_for_timeout(100)
+    wait_for_updates(page)
     assert page.inner_text("#error").endswith("Choose a context in this page.")
     page.fill("#context-number", "500")
     page.wait_for_selector("#pictures:visible")

@@ -20,7 +20,16 @@ DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if "explorer" not in pa
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
-LIBRARIES = ("jax", "keras", "mlx", "onnx", "rotary_embedding_torch", "torch", "transformers")
+LIBRARIES = (
+    "cftime",
+    "jax",
+    "keras",
+    "mlx",
+    "onnx",
+    "rotary_embedding_torch",
+    "torch",
+    "transformers",
+)
 GPU = ("cupy", "cudnn")  # which need one, too
 BLOCKS = [
     pytest.param(

@@ -37,8 +37,11 @@ def is_class(name):
 FURTHER = [
     'CausalMask() | ~PaddingMask([1, 2], side="left")',
     "ChunkedMask(2) & DilatedMask(3)",
+    "DecoderCache.empty([AttentionLayer(2, 4, feature_axis=0, seq_axis=1)], 2, 4).step(3)[0]",
+    "DecoderCache.empty([AttentionLayer(2, 4, feature_axis=0, seq_axis=1)], 2, 4).step(3)[1]",
     "FunctionBias(max, 2)",
     "FunctionMask(max)",
+    "0.5 * ALiBiBias(2)",
     "KVCache.empty(2, 4, sinks=1).step(3)[0]",
     "KVCache.empty(2, 4).step(3)[1]",
     "RoPE(12, 10, scaling=YaRNScaling(4, 16), sections=[2, 4], feature_axis=-1, seq_axis=-2)",

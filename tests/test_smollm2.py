@@ -6,6 +6,7 @@ depends on. Other tests draw the weights of a small model.
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,17 +87,11 @@ def weights():
 
 def logits(smollm2, model, tokens, steps=()):
     """Return the scores of what follows each token of one sequence, made in several steps."""
-    config = model.config
-    shape = 1, len(tokens), config["num_key_value_heads"], config["head_dim"]
-    cache = pe.KVCache.empty(1, len(tokens), **smollm2.AXES)
-    buffers = [
-        [xp.zeros(shape, dtype=xp.float32) for _ in "kv"]
-        for _ in range(config["num_hidden_layers"])
-    ]
+    cache = pe.DecoderCache.empty(model.layers, 1, len(tokens), dtype=xp.float32)
     parts = []
     for part in np.split(np.asarray([tokens]), np.cumsum(steps, dtype=int), axis=1):
         cache, step = cache.step(part.shape[1])
-        parts.append(np.asarray(smollm2.logits(model, part, step, buffers)))
+        parts.append(np.asarray(smollm2.logits(model, part, step)))
     return np.concat(parts, axis=1)[0]
 
 
@@ -158,11 +153,8 @@ def test_cached_tokens_give_what_the_whole_gives(smollm2, model, tokens, steps):
 
 @needs_weights
 def test_positions_matter(smollm2, model, tokens):
-    class Still:
-        def tables(self, _):
-            return lambda x: x
-
-    still = SimpleNamespace(**vars(model) | {"rope": Still()})
+    layers = [replace(layer, rope=None) for layer in model.layers]
+    still = SimpleNamespace(**vars(model) | {"layers": layers})
     right, wrong = (score(logits(smollm2, one, tokens), tokens) for one in (model, still))
     assert right < 2.5
     assert wrong > right + 1
@@ -205,9 +197,21 @@ def test_prompts_at_once_are_answered_as_each_by_itself(smollm2, weights, librar
 
 @pytest.mark.library("torch", "transformers")
 def test_transformers_gives_the_same_tokens(smollm2, weights):
-    theirs = smollm2.of_transformers(SMALL, weights)(*padded(PROMPTS), 6)
+    import gguf
+    import torch
+    import transformers
+
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).eval()
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, SMALL["num_hidden_layers"])
+    for name, weight in theirs.model.named_parameters():
+        weight.data = torch.asarray(weights[names.get_name(f"model.{name}", [".weight"])])
+    tokens, mask = padded(PROMPTS)
+    given = {"inputs": torch.asarray(tokens), "attention_mask": torch.asarray(mask)}
+    length = {"min_new_tokens": 6, "max_new_tokens": 6}
+    found = theirs.generate(**given, **length, do_sample=False, pad_token_id=0)
     model = smollm2.load_model(xp, SMALL, weights)
-    np.testing.assert_array_equal(answers(smollm2, model, padded(PROMPTS), 6), theirs)
+    expected = found[:, tokens.shape[1] :].numpy()
+    np.testing.assert_array_equal(answers(smollm2, model, (tokens, mask), 6), expected)
 
 
 def test_generation_stops_at_the_end_of_the_context(smollm2, weights):

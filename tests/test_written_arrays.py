@@ -16,6 +16,8 @@ from positional_embeddings.arrays.kept import frozen_copy, read_only
 from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
+# Values whose arrays nobody can write to, but by force.
+HOLDERS = pe.DecoderCache | pe.DecoderStep | pe.KVCache | pe.KVStep | pe.Mask
 each_call = pytest.mark.parametrize("name", CALLS)
 
 
@@ -39,14 +41,14 @@ def overwrite(array, *, force=True):
 def weights_of(value):
     """Return the names of the weights of a layer."""
     names = getattr(value, "_array_names", ())
-    return () if isinstance(value, pe.Mask | pe.RotaryTables | pe.KVCache | pe.KVStep) else names
+    return () if isinstance(value, HOLDERS | pe.RotaryTables) else names
 
 
 def overwrite_attributes(value):
     """Write to the arrays that are public attributes of a value, or of its class."""
     names = {*dir(type(value)), *getattr(value, "__dict__", ())} - set(weights_of(value))
     # Where PyTorch compiles, it refuses arrays of masks and caches that it cannot make writable.
-    force = not isinstance(value, pe.Mask | pe.KVCache | pe.KVStep)
+    force = not isinstance(value, HOLDERS)
     for name in names:
         if not name.startswith("_"):
             overwrite_parts(getattr(value, name, None), force=force)

@@ -222,9 +222,45 @@ def test_sinusoidal(arrangement, size):
         )
 
 
-@pytest.mark.parametrize("origin", [None, np.datetime64("2024-01-01")])
+@pytest.mark.parametrize("is_lazy", [False, pytest.param(True, marks=pytest.mark.library("dask"))])
+def test_calendar_periods_follow_the_clock_of_a_zone(is_lazy):
+    """The clocks of Zurich changed at 01:00 UTC of 2024-03-31."""
+    times = np.asarray([["2024-03-30T06:30", "2024-03-31T05:30"]], dtype="datetime64[ns]")
+    clocks = times + np.asarray([1, 2], dtype="timedelta64[h]")
+    ds = xr.Dataset(coords={"utc": (("y", "x"), times), "clock": (("y", "x"), clocks)})
+    options = {"periods": ["day", "year", "12h"], "chunks": {"x": 1} if is_lazy else None}
+    got = pex.encode(ds, "utc", time_zone="Europe/Zurich", **options)
+    clock, utc = (pex.encode(ds, name, **options) for name in ("clock", "utc"))
+    np.testing.assert_array_equal(got[:4].values, clock[:4].values)
+    np.testing.assert_array_equal(got[4:].values, utc[4:].values)
+    assert (got[:2, 0, 0].values == got[:2, 0, 1].values).all()
+
+
+@pytest.mark.library("cftime")
+@pytest.mark.parametrize("name", ["noleap", "360_day", "all_leap", "standard"])
+def test_calendars_of_climate_models(name):
+    time = xr.date_range("2000-01-15", periods=800, calendar=name, use_cftime=True)
+    da = xr.DataArray(np.zeros(800), dims="time", coords={"time": time})
+    got = pex.encode(da, "time", periods=["year", "month", "36h"])
+    assert got.indexes["time"].equals(time)
+    years = [xr.date_range(str(t.year), f"{t.year + 1}", calendar=name).size - 1 for t in time]
+    year = [float(Fraction(t.dayofyr - 1, n)) for t, n in zip(time, years, strict=True)]
+    month = [float(Fraction(t.day - 1, t.daysinmonth)) for t in time]
+    np.testing.assert_allclose(got[:4], [*waves(year), *waves(month)], atol=1e-12)
+    days = np.arange(800.0)
+    options = {"embedding_size": 4, "unit": "D"}
+    counted = pex.encode(da, "time", "sinusoidal", **options, origin=time[0])
+    np.testing.assert_array_equal(counted, sinusoidal_encoding(days, 4))
+    if name != "standard":
+        with pytest.raises(ValueError, match=r"^`time_zone` must be left out unless"):
+            pex.encode(da, "time", periods="day", time_zone="UTC")
+        with pytest.raises(ValueError, match=f"^`origin` must be 1970-01-01, or .*, {name}, got"):
+            pex.encode(da, "time", "sinusoidal", **options, origin="2000-01-15")
+
+
+@pytest.mark.parametrize("origin", [None, np.datetime64("2024-01-01"), "2024-01-01"])
 def test_times_are_counted_from_an_origin(origin):
-    start = np.datetime64("1970-01-01") if origin is None else origin
+    start = np.datetime64(origin or "1970-01-01")
     days = elapsed(HOURS, start, "D")
     options = {"unit": "D", "origin": origin}
     got = pex.encode(series(), "time", "sinusoidal", embedding_size=4, **options)
@@ -574,6 +610,20 @@ def test_places_that_hide_keys_cost_no_scores_of_their_own(scores):
     assert scores == [(places * n * n, True)]
 
 
+def test_a_grid_is_attended_over_as_the_error_says():
+    ds = xr.Dataset(coords={"lat": [50.0, -10.0, 20.0], "lon": [-179.0, 179.0, 0.0, 90.0]})
+    places = pex.encode(ds, ("lat", "lon"), "spherical", degree=2)
+    values = sample(np.random.default_rng(0), {"lat": 3, "lon": 4}).assign_coords(ds.coords)
+    names = {"dim": ("lat", "lon"), "feature_dim": "feature"}
+    with pytest.raises(ValueError, match="one name for queries and keys that have both"):
+        pex.attention(places, places, values, **names)
+    cells, column = (a.stack(cell=("lat", "lon")) for a in (places, values))
+    got = pex.attention(cells, cells, column, dim="cell", feature_dim="feature").unstack("cell")
+    q, v = places.values.reshape(9, 12), values.values.reshape(1, 12)
+    expected = pe.scaled_dot_product_attention(q, q, v).reshape(3, 4)
+    np.testing.assert_allclose(got.reindex_like(values), expected, atol=1e-12)
+
+
 def test_names_coordinates_and_attributes_of_attention():
     rng = np.random.default_rng(0)
     query = sample(rng, {"new": 4, "f": 3}).assign_coords(
@@ -888,12 +938,6 @@ def test_gaps_of_a_dataset_are_filled_without_glue():
 # Errors.
 
 
-class NoLeap:
-    """As a date of cftime, which need not be installed."""
-
-    __module__ = "cftime._cftime"
-
-
 def dates(values):
     return xr.DataArray(np.zeros(2), dims="n", coords={"time": ("n", values)})
 
@@ -916,7 +960,6 @@ CASES = {
     "da": series(),
     "ds": COORDS,
     "metres": COORDS.assign_coords(y=("time", np.zeros(len(HOURS)), {"units": "m"})),
-    "cftime": dates(np.asarray([NoLeap(), NoLeap()], dtype=object)),
     "objects": dates(np.asarray([None, None], dtype=object)),
     "zoned": xr.DataArray(
         np.zeros(2),
@@ -930,6 +973,9 @@ CASES = {
     "one": {"dim": "time", "feature_dim": "f"},
 }
 VALUE_ERRORS = {
+    'attention(q.expand_dims("time"), k.expand_dims("new"), v, **pair)': "`dim` must be one name for queries and keys that have both, got ('new', 'time'). Make one of a grid's by .stack(cell=('new', 'time')) of all arrays: dim='cell'.",
+    'encode(da, "day", periods=7, time_zone="UTC")': "`time_zone` must be left out unless da['day'] holds datetimes, got zoneinfo.ZoneInfo(key='UTC').",
+    'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="yesterday")': "`origin` must be a date such as '1970-01-01', got 'yesterday'.",
     'encode(da, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station'.",
     'encode(ds, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.assign_coords(x=range(2)) for positions from 0.",
     'encode(ds, "lat", periods=3)': "`dim` must name a coordinate, got 'lat'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.set_coords('lat').",
@@ -1004,7 +1050,7 @@ TYPE_ERRORS = {
     'encode(da, "time", period="day")': "`options` must be among periods, harmonics and dtype for 'cyclic', got 'period'.",
     'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
     'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 365.25.",
-    'encode(da, "day", periods="day")': "`periods` must be a positive finite number, got 'day' of type str.",
+    'encode(da, "day", periods="day")': "`periods` must be a positive finite number for the numbers of da['day'], got 'day'. Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder.",
     'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype of the library, got dtype('int64').",
     'encode(da, "day", periods=7, dtype="number")': "data type 'number' not understood",
     'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be a positive finite number, got np.timedelta64(3,'D') of type timedelta64. Pass days_since(wavelengths).",
@@ -1012,14 +1058,12 @@ TYPE_ERRORS = {
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1)': "`rng` must be given for 'random_fourier', got no such option.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1, rng=None)': "`rng` must be a non-negative integer, got None of type NoneType.",
     'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "D"), unit="D")': "`options` must be among wavelengths, arrangement and dtype for 'fourier', got 'unit'.",
-    'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got '2000-01-01'.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
     'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
-    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",
-    'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or datetime64, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
-    'encode(cftime, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",
-    'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",
-    'encode(zoned, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got datetime64[ns, Europe/Berlin]. Pass da.assign_coords(time=days_since(da['time'])).",
+    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or dates, got <U1. Convert dates, as with pandas.to_datetime.",
+    'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or dates, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
+    'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or dates, got object.",
+    'encode(zoned, "time", periods="day")': "`da['time']` must hold numbers or dates, got datetime64[ns, Europe/Berlin]. Pass da.assign_coords(time=days_since(da['time'])).",
     "attention(q.values, k, v, **pair)": "`query` must be an xarray.DataArray, got numpy.ndarray of shape (4, 3).",
     "attention(q, k, v > 0, **pair)": "`value` must have a real floating-point dtype, got bool.",
     "attention(q, k.astype(int), v, **pair)": "`key` must have a real floating-point dtype, got int64.",
@@ -1028,7 +1072,7 @@ TYPE_ERRORS = {
     "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
     "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",
     "attention(q, k, v, bias=alibi_bias(1, 4, 5), **pair)": "`bias` must be an xarray.DataArray, got numpy.ndarray of shape (4, 5, 1).",
-    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True).",
+    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True, slopes=None).",
     "attention(q, k, v, offset=0.5, mask=CausalMask(), **pair)": "`offset` must be an integer, got 0.5 of type float.",
 }
 

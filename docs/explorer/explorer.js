@@ -485,11 +485,28 @@ function showControls(rope, masks) {
   find("#layout").value = state.changes.layout ?? "";
 }
 
-function after(wait, run) {
+// How many updates are still to come of what was typed or moved.
+let waiting = 0;
+
+function wait(number) {
+  waiting += number;
+  document.body.setAttribute("aria-busy", String(waiting > 0));
+}
+
+function finish(run) {
+  wait(-1);
+  run();
+}
+
+function after(milliseconds, run) {
   let timer;
   return () => {
+    if (timer === undefined) wait(1);
     clearTimeout(timer);
-    timer = setTimeout(run, wait);
+    timer = setTimeout(() => {
+      timer = undefined;
+      finish(run);
+    }, milliseconds);
   };
 }
 
@@ -498,9 +515,10 @@ function oncePerFrame(run) {
   return () => {
     if (isWaiting) return;
     isWaiting = true;
+    wait(1);
     requestAnimationFrame(() => {
       isWaiting = false;
-      run();
+      finish(run);
     });
   };
 }

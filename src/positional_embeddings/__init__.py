@@ -40,6 +40,7 @@ from positional_embeddings.encodings.graph import graph_laplacian_encoding, rand
 from positional_embeddings.encodings.grid import grid_encoding, grid_positions
 from positional_embeddings.encodings.grid_cells import grid_cell_encoding
 from positional_embeddings.encodings.learned import LearnedPE
+from positional_embeddings.encodings.multimodal import multimodal_positions
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sinusoidal import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
@@ -70,6 +71,7 @@ from positional_embeddings.masks.packing import (
     segment_ids_from_lengths,
 )
 from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
+from positional_embeddings.models.decoder import DecoderCache, DecoderStep
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -93,6 +95,8 @@ __all__ = [
     "AttentionLayer",
     "CausalMask",
     "ChunkedMask",
+    "DecoderCache",
+    "DecoderStep",
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
@@ -151,6 +155,7 @@ __all__ = [
     "inverse_frequencies",
     "log_wavelengths",
     "mask_to_bias",
+    "multimodal_positions",
     "neg_half",
     "octave_wavelengths",
     "positions_from_mask",

@@ -4,6 +4,7 @@ Optional: no other module imports this one, which needs xarray, the extra "xarra
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import tzinfo
 from functools import partial
 from math import inf, nan, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,8 +16,9 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.times.calendar import elapsed
-from positional_embeddings.times.dates import Times
+from positional_embeddings.times import dates
+from positional_embeddings.times.calendar import Duration, elapsed
+from positional_embeddings.times.dates import Dates, Times
 from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
 
 try:
@@ -28,6 +30,8 @@ except ImportError as error:
 __all__ = ["attention", "encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
+Options: TypeAlias = dict[str, Any]
+TimeZone: TypeAlias = str | tzinfo | None
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
 # The options that each encoding needs, and those that have defaults. The number of features is
@@ -49,6 +53,7 @@ def encode(
     *,
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
+    time_zone: TimeZone = None,
     **options: Any,
 ) -> xr.DataArray:
     """Return features of the position along a coordinate, with readable labels.
@@ -58,7 +63,7 @@ def encode(
     da : xarray.DataArray or xarray.Dataset
         What has the coordinate; its data are not read.
     dim : str, or list or tuple of str
-        Name of a coordinate of numbers or datetime64, of any number of dimensions:
+        Name of a coordinate of numbers, datetime64 or dates of cftime, of any number of dimensions:
         "time", or "lat" if it is of (y, x). For "spherical" the names of latitude and
         longitude, and for "random_fourier" one name or more; these coordinates broadcast against
         each other over their dimensions. Names, standard names and units of the CF conventions
@@ -74,13 +79,17 @@ def encode(
         features are arrays of dask, computed chunk by chunk, whole on `feature_dim`. If None, an
         array of dask keeps its chunks, and any other coordinate gets those of `da`, if `da` has
         any.
+    time_zone : str or tzinfo, optional
+        Zone such as "Europe/Zurich", whose clock calendar periods follow, of datetimes in UTC. If
+        None, they follow the datetimes as they are.
     **options
         Those of the encoding:
 
         - "cyclic": `periods`, one or a list, and `harmonics` (1 by default), an integer or one for
-          each period. Periods of datetimes are "day", "week", "month", "quarter", "year", by the
-          calendar, or spans, counted from 1970-01-01: timedeltas, texts such as "36h", and offsets
-          of pandas; periods of numbers are positive numbers.
+          each period. Periods of dates are "day", "week", "month", "quarter", "year", by the
+          calendar, also one of cftime for climate models, or spans, counted from 1970-01-01:
+          timedeltas, texts such as "36h", and offsets of pandas; periods of numbers are positive
+          numbers.
         - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
         - "sinusoidal": `embedding_size`, the number of features, `base` (10,000 by default) and
@@ -107,7 +116,7 @@ def encode(
     ------
     TypeError
         If `da` is of the wrong kind, an option is unknown, missing or of the wrong kind, or the
-        coordinate holds neither numbers nor datetime64.
+        coordinate holds neither numbers nor dates.
     ValueError
         If there is no such coordinate, `feature_dim` is the name of one already, or an option
         has a wrong value.
@@ -136,13 +145,13 @@ def encode(
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
     Frozen({'feature': 25, 'lat': 2, 'lon': 3})
     """
-    checks.choice("encoding", encoding, tuple(ENCODINGS))
+    checks.choice("encoding", encoding, tuple(_OPTIONS))
     coordinates = _coordinates(da, dim, encoding)
     if not isinstance(feature_dim, str):
         raise wrong_type("feature_dim", "be a name", shown(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
-    plan = _plan(encoding, coordinates, options)
+    plan = _plan(encoding, coordinates, time_zone, options)
     encoded = xr.apply_ufunc(
         plan.features,
         *_chunked(coordinates, da, chunks),
@@ -191,7 +200,8 @@ def attention(
     dim : str, or pair of str
         Dimension of the queries in `query` and of the keys in `key` and `value`. If it is one
         name, its coordinate in `query` may differ from that in `key`. A pair, such as
-        ``("new_time", "time")``, names the two apart.
+        ``("new_time", "time")``, names the two apart. Both dimensions of a grid become one by
+        ``array.stack(cell=("lat", "lon"))``, and two again by ``unstack("cell")``.
     feature_dim : str
         Dimension of the features. Its labels in `query` and `key` have to be the same, unless
         `dim` is a pair: features of "new_time" have other labels than features of "time".
@@ -264,13 +274,8 @@ def attention(
     >>> attention(times[:, ::7], times, da, **options).sizes
     Frozen({'time': 9})
     """
-    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2:
-        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
-    if feature_dim in pair:
-        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
-    q_dim, k_dim = pair
-    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
+    q_dim, k_dim = _pair_of(dim, feature_dim, query, key)
+    options: Options = {"scale": scale, "softcap": softcap, "offset": offset}
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
@@ -363,7 +368,7 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
 
 
 # From the values of a coordinate to what is encoded.
-Prepare: TypeAlias = Callable[[Array], Column]
+Read: TypeAlias = Callable[[Array], Column]
 
 
 class _Plan(NamedTuple):
@@ -374,7 +379,9 @@ class _Plan(NamedTuple):
     dtype: Dtype
 
 
-def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any]) -> _Plan:
+def _plan(
+    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: Options
+) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
     dtype = None if dtype is None else np.dtype(dtype)
@@ -390,11 +397,13 @@ def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any
         is_even = encoding == "random_fourier"
         size = options.pop("embedding_size")
         options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
-    prepare: Prepare = _as_times
+    of_numbers = {}
     if encoding == "sinusoidal":
-        unit, origin = options.pop("unit", None), options.pop("origin", None)
-        prepare = _to_numbers(coordinates[0], unit, origin)
-    elif encoding == "spherical":
+        of_numbers = {name: options.pop(name, None) for name in ("unit", "origin")}
+        if coordinates[0].dtype.kind in "MO" and of_numbers["unit"] is None:
+            raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
+    read = _reader(coordinates[0], time_zone, **of_numbers)
+    if encoding == "spherical":
         options["argument"] = "dim"
         if options.get("unit") is None:
             options["unit"] = _angular_unit(coordinates)
@@ -403,7 +412,7 @@ def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any
     described = []
     for c, values in zip(coordinates, empty, strict=True):
         of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        described.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
+        described.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", of_cf))
     encoder = ENCODINGS[encoding](described, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
@@ -411,15 +420,11 @@ def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any
 
     def features(*arrays: Array) -> Array:
         """Return the features of coordinates that broadcast, on the last axis."""
-        blocks = encoder.encode([prepare(array) for array in arrays], dtype)
+        blocks = encoder.encode([read(array) for array in arrays], dtype)
         xp = space_of(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
     return _Plan(features, encoder.names(names), features(*empty).dtype)
-
-
-def _as_times(x: Array) -> Column:
-    return Times(x, x, None) if x.dtype.kind == "M" else x
 
 
 def _fill(value: Any) -> float:
@@ -450,30 +455,44 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
             elif name in getattr(da, "data_vars", ()):
                 remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
-        dtype = da.coords[name].dtype
+        c, place = da.coords[name], f"da[{name!r}]"
+        dtype, has_times = c.dtype, encoding != "spherical"
+        first = next(iter(c.values.flat), None) if dtype.kind in "OUT" else None
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        has_times = encoding != "spherical"
+        is_datetime = is_datetime or hasattr(first, "dayofyr")  # a date of cftime
         if dtype.kind not in "iuf" and not (is_datetime and has_times):
-            what = "hold numbers or datetime64" if has_times else "hold numbers"
-            remedy = ""
+            what = "hold numbers or dates" if has_times else "hold numbers"
+            remedy = dates.remedy_for(first)
             if dtype.kind in "mM" and not is_datetime:
-                remedy = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
-            raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
-        coordinates.append(da.coords[name])
+                remedy = f" Pass da.assign_coords({name}=days_since({place}))."
+            raise wrong_type(place, what, str(dtype), remedy)
+        coordinates.append(c)
     return coordinates
 
 
-def _to_numbers(coordinate: xr.DataArray, unit: Any, origin: Any) -> Prepare:
-    """Return the function from arrays of a coordinate to arrays of numbers."""
-    if coordinate.dtype.kind != "M":
-        for option, value in drop_none(unit=unit, origin=origin).items():
+def _reader(
+    coordinate: xr.DataArray, time_zone: TimeZone, unit: Duration = None, origin: Dates = None
+) -> Read:
+    """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
+    zone, model = dates.time_zone_of(time_zone), dates.model_of(coordinate)
+    for option, value in drop_none(unit=unit, origin=origin, time_zone=zone).items():
+        if coordinate.dtype.kind not in "MO" or (model is not None and option == "time_zone"):
             what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
             raise wrong_value(option, what, shown(value))
-        return lambda x: x
-    if unit is None:
-        raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
-    start = np.datetime64("1970-01-01") if origin is None else origin
-    return lambda x: elapsed(x, start, unit)
+    start = dates.origin_of("1970-01-01" if origin is None else origin, model)
+
+    def read(x: Array) -> Column:
+        if x.dtype.kind not in "MO":
+            return x
+        utc = wall = dates.utc_of("x", x)
+        if unit is not None:
+            return elapsed(utc, start, unit)
+        if zone is not None:
+            in_utc = xr.IndexVariable("time", utc.ravel()).to_index().tz_localize("UTC")
+            wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
+        return Times(wall, utc, model=model)
+
+    return read
 
 
 def _angular_unit(coordinates: list[xr.DataArray]) -> str:
@@ -487,6 +506,19 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
 
 
 # Attention over named dimensions.
+
+
+def _pair_of(dim: object, feature_dim: Hashable, *arrays: object) -> tuple[Hashable, Hashable]:
+    """Return the dimensions of the queries and of the keys, after a check."""
+    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
+    if len(pair) != 2:
+        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
+    if feature_dim in pair:
+        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
+    if pair[0] != pair[1] and all({*pair} <= {*getattr(array, "dims", ())} for array in arrays):
+        hint = f" Make one of a grid's by .stack(cell={pair}) of all arrays: dim='cell'."
+        raise wrong_value("dim", "be one name for queries and keys that have both", f"{pair}", hint)
+    return pair
 
 
 def _attend_variables(
@@ -530,9 +562,7 @@ def _without_coordinates(array: xr.DataArray, dim: Hashable) -> xr.DataArray:
     return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
 
 
-def _attend(
-    *arrays: Array, terms: tuple[str, ...], options: dict[str, Any], fill_value: float
-) -> Array:
+def _attend(*arrays: Array, terms: tuple[str, ...], options: Options, fill_value: float) -> Array:
     """Return the output for query, key and value, and for the mask and the bias that `terms` name.
 
     Their axes are (..., sequence, feature) and (..., query, key). Further axes are aligned at the
@@ -587,7 +617,7 @@ def _attend(
 
 
 def _attend_aligned(
-    query: Array, key: Array, *values: Array, options: dict[str, Any], hides: bool, **others: Array
+    query: Array, key: Array, *values: Array, options: Options, hides: bool, **others: Array
 ) -> list[Array]:
     """Return the means of several arrays of values; all arrays have as many axes.
 

@@ -143,7 +143,7 @@ PORTED = {
         "causal": "Pass mask=CausalMask().",
         "attn_mask": "Pass mask=~attn_mask, or bias=attn_mask where it is added to scores.",
         "attention_mask": "Pass mask=PaddingMask.from_attention_mask(attention_mask).",
-        "sliding_window": "Pass mask=SlidingWindowMask(sliding_window - 1, 0).",
+        "sliding_window": "Pass mask=SlidingWindowMask.of(sliding_window).",
         "alibi_slopes": "Pass bias=ALiBiBias(num_heads).",
         "attn_bias": "Did you mean bias?",
         "position_bias": "Did you mean bias?",

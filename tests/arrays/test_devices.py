@@ -33,6 +33,7 @@ CALLS = {
     "LearnedPE": lambda on: pe.LearnedPE(4, 3, padding_idx=1, rng=0, **on).embeddings,
     "Mask.dense": lambda on: (pe.CausalMask() | pe.PaddingMask([1, 2])).dense(3, **on),
     "PatchEmbedding": lambda on: pe.PatchEmbedding(4, 2, 3, 4, rng=0, **on).kernel,
+    "multimodal_positions": lambda on: pe.multimodal_positions([2, (1, 2, 2)], **on)[0],
     "RelativePE": lambda on: pe.RelativePE(3, 4, rng=0, **on).embeddings,
     "RoPEMultiHeadAttention": lambda on: pe.RoPEMultiHeadAttention(8, 2, rng=0, **on).Wq,
     "SandwichBias": lambda on: pe.SandwichBias(2, dim=4)(3, **on),

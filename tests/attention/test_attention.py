@@ -372,7 +372,7 @@ def test_few_scores_of_large_keys_come_at_once(monkeypatch):
 def known(monkeypatch):
     """Return what calls keep for calls of the same form."""
     found: dict[object, object] = {}
-    monkeypatch.setattr(attention, "_known", found)
+    monkeypatch.setattr(attention, "_kept_calls", found)
     return found
 
 

@@ -5,11 +5,15 @@ from dataclasses import replace
 import numpy as np
 
 from positional_embeddings import (
+    AttentionLayer,
+    DecoderCache,
     KVCache,
     RoPEMultiHeadAttention,
     scaled_dot_product_attention,
 )
 from wrong_inputs import make_test
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
 
 
 class Lazy(np.ndarray):
@@ -33,6 +37,16 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*zeros((3, 2, 3, 7)).view(Lazy), block_size=2)": "`q` must have a known length on axis 2, got shape (2, 3, nan). Call q.compute_chunk_sizes() first.",
     "mha(zeros((8, 7, 5)).view(Lazy))": "`x` must have a known length on axis 1, got shape (8, nan, 5). Call x.compute_chunk_sizes() first.",
     "mha(zeros((8, 3, 7)).view(Lazy))": "`x` must have a known length on axis 2, got shape (8, 3, nan). Call x.compute_chunk_sizes() first.",
+    "DecoderCache.empty([], 2, 4)": "`layers` must be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2, got axes [].",
+    "DecoderCache.empty([AttentionLayer(2, 4)], 2, 4)": "`layers` must be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2, got axes [(None, None)].",
+    "DecoderCache.empty([AttentionLayer(2, 4, rope=RoPE(4, 9, sections=sections, **axes), **axes) for sections in (None, (1, 1))], 2, 4)": "`layers` must rotate by as many coordinates as one another, got [0, 2] `sections`.",
+    "decoder.step(3, positions=np.arange(4))": "`positions` must have shape (3,) or (2, 3), got (4,). The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "decoder.step(3, positions=zeros((3, 3), int))": "`positions` must have shape (3,) or (2, 3), got (3, 3). The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "decoder.step(1, positions=zeros((1, 3, 1), int))": "`positions` must have shape (1,) or (2, 1), got (1, 3, 1). The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "decoder.step(3, positions=np.arange(3))[0].rewind(1)": "`counts` must leave all tokens whose `positions` were given, got 1. Go on from the cache before that step: rewind it by 0.",
+    "decoder.step(3)[1].attend(1, *ones((3, 2, 2, 3, 4)))": "`layer` must be from 0 to 0, got 1.",
+    "DecoderCache.empty([None, AttentionLayer(2, 4, **axes)], 2, 4).step(3)[1].attend(0, *ones((3, 2, 2, 3, 4)))": "`layer` must have an attention, got 0, whose layer is None.",
+    "decoder.step(3)[1].attend(0, *ones((3, 2, 2, 4, 4)))": "`q` must have shape (2, 2, 3, 4), got (2, 2, 4, 4). The `tokens` of a step are the new ones alone, also those of an attention mask.",
     "mha(zeros((8, 11, 5)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
     "scaled_dot_product_attention(zeros((4, 3, 2)), *zeros((2, 4, 3, 0)), enable_gqa=True)": "`k` must have length 2 or 1 on axis 2 as `q` has, or a divisor of it, got shape (4, 3, 0).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((2, 1), int))": "`positions` must have shape (seq,) = (3,) or (seq, batch) = (3, 1), with 1 where it broadcasts, got (2, 1).",
@@ -73,7 +87,7 @@ VALUE_ERRORS = {
     "cache.rewind(1)": "`counts` must be from 0 to 0, got 1 at index 0.",
     "cache.rewind([])": "`counts` must have shape (2,), got (0,).",
     "cache.rewind([0, 0, 0])": "`counts` must have shape (2,), got (3,).",
-    "KVCache.empty(1, 4, window=4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window`, and a `capacity` above it.",
+    "KVCache.empty(1, 4, window=4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window` and a `capacity` above it, or `drafts`.",
     "cache.take(zeros((1, 1), int))": "`rows` must have shape (batch,), with one sequence or more, got (1, 1).",
     "cache.take([0, 2])": "`rows` must be from 0 to 1, got [0, 2].",
     "cache.step(1)[1].store(zeros((3, 4, 2)), zeros((3, 1, 2)))": "`buffer` must have 6 slots (`capacity`) on axis 1, got shape (3, 4, 2).",
@@ -127,6 +141,9 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
+    "DecoderCache.empty(3, 2, 4)": "`layers` must be a list or tuple of AttentionLayer, got 3.",
+    "DecoderCache.empty([RoPE], 2, 4)": "`layers[0]` must be an AttentionLayer or None, got <class 'positional_embeddings.rotary.rope.RoPE'>.",
+    "decoder.step(3)[1].attend(0, *ones((3, 2, 2, 3, 4), np.float32))": "`q` must have the dtype of the cache, float64, got float32.",
     "attention_weights(*zeros((2, 3, 2), dtype=complex))": "`q` must have a real floating-point dtype, got complex128.",
     "attention_weights(ones((4, 1)), ones((4, 1)), positions=np.arange(1), key_positions=cache.step(1)[1])": "`key_positions` must be an array, got KVStep(positions=<numpy.ndarray of shape (1, 1)>, key_positions=<numpy.ndarray of shape (1, 1)>). Pass positions=step.",
     "cache.rewind([[1], [1, 2]])": "`counts` must be a list of numbers or of lists, got [[1], [1, 2]].",
@@ -138,13 +155,13 @@ TYPE_ERRORS = {
     "RoPE(4, 8)(ones((4, 2)), positions=cache.step(2)[1])": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got positional_embeddings.attention.cache.KVStep. Pass positions.positions.",
     "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 1, 2), 'float32'))": "`new` must have the dtype of `buffer`, float64, got float32.",
     "attend(ring, 6, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
-    "attend(ring, 6, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True). Pass it as `bias`.",
+    "attend(ring, 6, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True, slopes=None). Pass it as `bias`.",
     "attend(cache, mask=lambda i, j: j > i)": "`mask` must be a `Mask` beside a step of a cache, got a function of indices. Pass FunctionMask(mask), whose function gets positions.",
     "attend(cache, bias=lambda i, j: j / i)": "`bias` must be a `Bias` beside a step of a cache, got a function of indices. Pass FunctionBias(bias), whose function gets positions.",
     "attend(cache, [[1, 0], [1, 1]], mask=zeros((2, 2), dtype=bool))": "`mask` must be a `Mask` beside a step of a cache whose slots may be no positions, got numpy.ndarray of shape (2, 2). Pass one that knows positions, such as FunctionMask(function).",
     "attend(ring, 6, bias=zeros((6, 6)))": "`bias` must be a `Bias` beside a step of a cache whose slots may be no positions, got numpy.ndarray of shape (6, 6). Pass one that knows positions, such as FunctionBias(function).",
     "FunctionBias(lambda q, k: q < k)(3, 2)": "`function(q_pos, k_pos)` must have a real floating-point dtype, got bool.",
-    "FunctionBias(ALiBiBias(2))": "`function` must be a function of positions, got ALiBiBias(num_heads=2, causal=True).",
+    "FunctionBias(ALiBiBias(2))": "`function` must be a function of positions, got ALiBiBias(num_heads=2, causal=True, slopes=None).",
     "cache.step([[0.5, 1]])": "`tokens` must hold integers or booleans, got float64.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), seq_axis=np.asarray([1]))": "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
@@ -158,7 +175,7 @@ TYPE_ERRORS = {
     "replace(mha, Wk=[1])": "`Wk` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(Wk).",
     "mha(zeros((8, 3, 5)), zeros((3, 3, 1)))": "`mask` must have a boolean dtype, True where a query may not attend, got float64. Pass mask < 0 if it would be added to scores.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
-    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True). Pass it as `bias`.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True, slopes=None). Pass it as `bias`.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=CausalMask())": "`bias` must be a bias, got CausalMask(). Pass it as `mask`.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=T5Bias)": "`bias` must be a bias, got the class T5Bias. Pass T5Bias(...).",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=FunctionMask(lambda q_pos, k_pos: k_pos - q_pos))": "`function(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64. Pass function(q_pos, k_pos) == 0 if 1 marks what may be attended to.",
@@ -226,4 +243,6 @@ test_messages = make_test(
     cache=KVCache.empty(2, 6),
     ring=KVCache.empty(2, 6, 1, window=4),
     attend=attend,
+    axes=AXES,
+    decoder=DecoderCache.empty([AttentionLayer(2, 4, **AXES)], 2, 4),
 )

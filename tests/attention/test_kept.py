@@ -58,7 +58,7 @@ COMBINED = {
 @pytest.fixture(autouse=True)
 def _kept(monkeypatch):
     """Keep what is known of calls, as users' calls do; other tests of attention do without."""
-    monkeypatch.setattr(attention, "_known", {})
+    monkeypatch.setattr(attention, "_kept_calls", {})
 
 
 def change(arrays):

@@ -115,8 +115,8 @@ class RawKernel:
     def __init__(self, source, name, options):
         assert re.search(rf"__global__ void __launch_bounds__\(1024\) {name}\(", source)
         assert options == ("--fmad=false",)
-        self.axes = int(re.search(r"const int ROW_AXES = (\d+);", source)[1])
-        self.scale = float(re.search(r"SCALE_OF_HALVES = (\d+);", source)[1])
+        self.axes = int(re.search(r"#define ROW_AXES (\d+)\n", source)[1])
+        self.scale = float(re.search(r"#define SCALE_OF_HALVES (\d+)\n", source)[1])
         self.compute = getattr(self, name.removeprefix("positional_embeddings_"))
 
     def __call__(self, grid, block, arguments):
@@ -254,7 +254,7 @@ def on_device(backend, monkeypatch):
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(NumPy, "compiles_kernels", True)
-        monkeypatch.setattr(attention, "_known", {})
+        monkeypatch.setattr(attention, "_kept_calls", {})
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":

@@ -1,8 +1,12 @@
 """Wrong inputs of relative positions and their biases, and the messages of their errors."""
 
+import numpy as np
+
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "ALiBiBias()": "`num_heads` must be given, or `slopes`, got None.",
+    "ALiBiBias(3, slopes=[1, 2])": "`slopes` must have 3 numbers (`num_heads`), got 2.",
     "relative_positions(zeros((2, 2, 2)), zeros(2))": "`query_positions` must have shape (seq,) or (seq, batch), got (2, 2, 2).",
     "relative_positions(zeros((2, 2)), zeros((2, 3)))": "`key_positions` must have shape (key,), or (key, batch) with the batch of `query_positions` (2, 2), got (2, 3).",
     "T5Bias(2, num_buckets=2)": "`num_buckets` must be 4 or more, got 2.",
@@ -16,13 +20,18 @@ VALUE_ERRORS = {
     "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
 }
 TYPE_ERRORS = {
-    "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
-    "T5Bias(2)(4, xp=np)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
+    "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": f"`dtype` must be left out for a bias with its own arrays, got {np.float32!r}.",
+    "T5Bias(2)(4, xp=np)": f"`xp` must be left out for a bias with its own arrays, got {np!r}.",
+    "ALiBiBias(slopes=0.5)": "`slopes` must be a list or tuple of numbers, got 0.5.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
     "alibi_bias(10**30, 4)": "num_heads",
     "alibi_slopes(0)": "num_heads",
+    "ALiBiBias(slopes=[])": "len(slopes)",
+    "ALiBiBias(slopes=[1, None])": "slopes[1]",
+    "ALiBiBias(2) * float('nan')": "factor",
+    "ALiBiBias(2) * zeros(2)": "factor",
     "relative_position_bucket(zeros(3, dtype=int), num_buckets=31)": "num_buckets",
     "relative_position_bucket(zeros(3, dtype=int), num_buckets=1024, max_distance=10**5000)": "max_distance",
     "T5Bias(10**30)": "num_heads",

@@ -217,6 +217,41 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
 
 
+def test_a_bias_times_a_number(backend):
+    table = backend.array(TABLE)
+    biases = ALiBiBias(3), T5Bias(3, embeddings=table), KERPLEBias(table[0, :], table[1, :] ** 2)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 3))
+    for bias in biases:
+        scaled, of_lengths = -0.5 * bias, {} if bias._arrays() else {"xp": backend.xp}
+        assert scaled == bias * -0.5 != bias
+        assert hash(scaled) == hash(bias * -0.5)
+        assert repr(scaled) == f"-0.5 * {bias!r}"
+        if of_lengths:
+            of_lengths["device"] = backend.device
+        for places in (
+            {"q_len": 5, **of_lengths},
+            {"query_positions": backend.array(np.arange(5))},
+        ):
+            expected = -0.5 * backend.numpy(bias(**places))
+            np.testing.assert_allclose(backend.numpy(scaled(**places)), expected, rtol=1e-6)
+        got = scaled_dot_product_attention(*map(backend.array, (q, k, v)), bias=scaled)
+        want = scaled_dot_product_attention(q, k, v, bias=expected)
+        np.testing.assert_allclose(backend.numpy(got), want, atol=backend.tolerance("float32"))
+    copied = pickle.loads(pickle.dumps(0.5 * ALiBiBias(3)))
+    assert (copied, copied._is_fixed) == (0.5 * ALiBiBias(3), True)
+
+
+def test_alibi_of_given_slopes(backend):
+    on = {"xp": backend.xp, "device": backend.device}
+    for slopes in ([0.5, -2.0], (0.5, -2), np.asarray([0.5, -2.0])):
+        bias = ALiBiBias(slopes=slopes, causal=False)
+        assert bias == ALiBiBias(2, causal=False, slopes=(0.5, -2.0))
+        expected = [[[-s * abs(j - i) for s in (0.5, -2.0)] for j in range(3)] for i in range(3)]
+        np.testing.assert_array_equal(backend.numpy(bias(3, **on)), expected)
+    same = ALiBiBias(slopes=alibi_slopes(6))
+    np.testing.assert_array_equal(backend.numpy(same(4, **on)), ALiBiBias(6)(4))
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 8, 12, 16, 20, 25])
 def test_alibi_slopes_of_any_number_of_heads(backend, n):
     def of_power(power):

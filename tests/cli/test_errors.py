@@ -18,7 +18,7 @@ ERRORS = {
     "mask causal 3 -4": "K_LEN must be a positive integer, got -4.",
     "mask causal 3 --most 3": "--most must be 4 or more, got 3.",
     "mask causal 3 --batch -1": "--batch must be a non-negative integer, got -1.",
-    "mask 'PaddingMask([2, 3])' 3 --batch 2": "--batch must be below 2, the batch of MASK, got 2.",
+    "mask 'PaddingMask([2, 3])' 3 --batch 2": "--batch must be below 2, got 2.",
     "mask 'SlidingWindowMask(-1, 0)' 3": "`left` must be a non-negative integer, got -1.",
     "mask 'SlidingWindowMask(3)' 3": "`SlidingWindowMask` needs `right`, got SlidingWindowMask(3). Write SlidingWindowMask(left, right), such as SlidingWindowMask(1, 0).",
     "mask 'PaddingMask([5])' 3": "`lengths` must be between 0 and the number of keys = 3, got 5 at index 0.",

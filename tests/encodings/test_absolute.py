@@ -29,6 +29,14 @@ def test_encoding_is_the_papers(backend, positions, dim, base, arrangement):
     )
 
 
+def test_features_on_another_axis(backend):
+    positions = backend.array(np.arange(6).reshape(2, 3))
+    expected = backend.numpy(sinusoidal_encoding(positions, 5))
+    for axis in (0, 1, 2, -1, -3):
+        got = backend.numpy(sinusoidal_encoding(positions, 5, feature_axis=axis))
+        np.testing.assert_array_equal(got, np.moveaxis(expected, 0, axis))
+
+
 def test_encoding_of_no_axes_and_of_no_positions(backend):
     scalar = sinusoidal_encoding(backend.array(3), 4)
     np.testing.assert_allclose(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from positional_embeddings import cyclic_encoding
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.encodings.cyclic import _kernel
+from positional_embeddings.encodings.cyclic import kernel_of
 
 
 def cyclic(x, periods, harmonics):
@@ -409,5 +409,5 @@ def test_a_kernel_for_each_period(monkeypatch, kind):
     try:
         got = cyclic_encoding(x, [5, 7.5], [2, 3], dtype=np.float64)
     finally:
-        _kernel.cache_clear()
+        kernel_of.cache_clear()
     np.testing.assert_allclose(got, expected, atol=1e-15)

@@ -1,5 +1,7 @@
 """Wrong inputs of masks and packed sequences, and the messages of their errors."""
 
+import numpy as np
+
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -13,7 +15,7 @@ VALUE_ERRORS = {
     "combine_masks(create_causal_mask(4), zeros((2, 4), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (4, 4, 1), (2, 4).",
     "combine_masks(create_causal_mask(4), zeros((4, 2), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (4, 4, 1), (4, 2).",
     "describe_mask(zeros(2, dtype=bool))": "`mask` must have axes of queries and keys, got shape (2,).",
-    "describe_mask(zeros((2, 2, 3), dtype=bool), batch=3)": "`batch` must be below 3, the batch of `mask`, got 3.",
+    "describe_mask(zeros((2, 2, 3), dtype=bool), batch=3)": "`batch` must be below 3, got 3.",
     "describe_mask(zeros((8, 4, 5, 5), bool), key_axis=-1, batch=2)": "`mask` must have length 1 on axes other than those of batch, queries and keys, got shape (8, 4, 5, 5). Pass one of the masks, such as that of one head.",
     "describe_mask(zeros((2, 1, 4, 4), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 4).",
     "fully_masked_rows(zeros((2, 1, 4, 5), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 5).",
@@ -48,8 +50,8 @@ TYPE_ERRORS = {
     "combine_masks([True])": "`masks` must be given one by one, as combine_masks(*masks), got one list.",
     "segment_ids_from_lengths(zeros(2, dtype=int))": "`total_len` must be given where `lengths` is an array, got None.",
     "to_attend(CausalMask())": "`q_len` must be given for a `Mask`, got None.",
-    "to_attend(zeros((4, 4), dtype=bool), 4)": "`q_len` must be left out where `mask` is an array.",
-    "to_attend(zeros((4, 4), dtype=bool), xp=np)": "`xp` must be left out where `mask` is an array.",
+    "to_attend(zeros((4, 4), dtype=bool), 4)": "`q_len` must be left out where `mask` is an array, got 4.",
+    "to_attend(zeros((4, 4), dtype=bool), xp=np)": f"`xp` must be left out where `mask` is an array, got {np!r}.",
     "to_attend([[True]])": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got [[True]].",
     "to_attend(None, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got None.",
     "to_attend(max, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got <built-in function max>.",
@@ -59,12 +61,12 @@ TYPE_ERRORS = {
     "from_attend(zeros((4, 4)))": "`attend` must have a boolean dtype, True where a query may attend, got float64.",
     "from_attend(ones((4, 4), dtype=int))": "`attend` must have a boolean dtype, True where a query may attend, got int64.",
     "PaddingMask.from_attention_mask(ones((2, 4)))": "`attention_mask` must have an integer or boolean dtype, got float64. Pass attention_mask != 0.",
-    "NeighbourhoodMask(4, 1)": "`shape` must be a tuple of one length or more, got 4.",
+    "NeighbourhoodMask(4, 1)": "`shape` must be a list or tuple of integers, got 4.",
     "FunctionMask(3)": "`function` must be a function of positions, got 3.",
     "CausalMask() | zeros((3, 3), bool)": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
     "zeros((3, 3), bool) & CausalMask()": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes it cannot know. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
     "CausalMask() | None": "unsupported operand type(s) for |: 'CausalMask' and 'NoneType'",
-    "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out where `mask` is a `Mask`.",
+    "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out where `mask` is a `Mask`, got 1.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {

@@ -255,3 +255,9 @@ def test_positions_beyond_the_ids_of_documents_see_nothing(backend):
     assert not backend.numpy(mask(inside, inside)).any()
     assert backend.numpy(mask(beyond, inside)).all()
     assert backend.numpy(mask(inside, beyond)).all()
+
+
+def test_a_window_of_a_decoder_has_as_many_keys_as_it_says():
+    seen = ~SlidingWindowMask.of(3).dense(6)[:, :, 0]
+    assert seen.sum(axis=1).tolist() == [1, 2, 3, 3, 3, 3]
+    assert not np.triu(seen, 1).any()

@@ -46,11 +46,13 @@ class Array(np.ndarray):
 class ElementwiseKernel:
     """As CuPy's: an operation on the elements of arrays that broadcast."""
 
-    def __init__(self, inputs, outputs, operation, name, options):
+    def __init__(self, inputs, outputs, operation, name, preamble, options):
         assert [part.split()[0] for part in inputs.split(", ")] == ["T", "T", "C", "C"]
         assert [part.split()[0] for part in outputs.split(", ")] == ["T", "T"]
-        assert "a * c - b * s" in operation
-        assert "b * c + a * s" in operation
+        names = [part.split()[1] for part in (*inputs.split(", "), *outputs.split(", "))]
+        assert operation == f"rotate_pair({', '.join(names)})"
+        assert "a * cos - b * sin" in preamble
+        assert "b * cos + a * sin" in preamble
         assert name.isidentifier()
         assert options == ("--fmad=false",)
 
@@ -65,14 +67,12 @@ class RawKernel:
     def __init__(self, source, name, options):
         assert f"void {name}(" in source
         assert options == ("--fmad=false",)
-        constants = dict(re.findall(r"const \w+ ([A-Z_]+) = (-?\d+);", source))
+        constants = dict(re.findall(r"^#define (\w+) (.+)$", source, re.MULTILINE))
         self.side_by_side, self.angle_step = (
             int(constants[name]) for name in ("SIDE_BY_SIDE", "ANGLE_STEP")
         )
         self.alignment, self.sign = int(constants["ANGLE_ALIGNMENT"]), int(constants["SIGN"])
-        self.index = {"int": "int32", "long long": "int64"}[
-            re.search(r"typedef ([\w ]+) Index;", source)[1]
-        ]
+        self.index = {"int": "int32", "long long": "int64"}[constants["INDEX"]]
 
     def __call__(self, grid, block, arguments):
         *arrays, plan = arguments

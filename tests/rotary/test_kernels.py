@@ -121,6 +121,22 @@ def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
 
 
 @pytest.mark.library("numba")
+@pytest.mark.parametrize("feature, streams", [(-1, True), (0, False)])
+def test_features_far_apart_are_not_written_past_the_caches(
+    numba_kernel, feature, streams, monkeypatch
+):
+    given, plan = [], numba_kernel._plan
+    monkeypatch.setattr(numba_kernel, "_plan", lambda *own: given.append(own[-1]) or plan(*own))
+    monkeypatch.setattr(rotate, "STREAMED_BYTES", 0)
+    numbers = np.zeros(2**9, "float32")
+    start = -numbers.ctypes.data % numba_kernel.ALIGNED_BYTES // 4
+    out = numbers[start : start + 16 * 20].reshape((20, 16) if feature else (16, 20))
+    rope = RoPE(16, 20, feature_axis=feature, seq_axis=0 if feature else 1)
+    rope(np.ones_like(out), out=out)
+    assert given == [streams]
+
+
+@pytest.mark.library("numba")
 def test_what_has_no_kernel_is_rotated_without():
     subclass = BASE.astype("float32").view(type("Marked", (np.ndarray,), {}))
     unaligned = np.zeros(BASE.nbytes + 1, dtype="uint8")[1:].view("float64").reshape(BASE.shape)

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from datetime import UTC, date, datetime, timedelta, timezone
 from fractions import Fraction
+from functools import partial
 from math import cos, pi, sin
 from zoneinfo import ZoneInfo
 
@@ -33,6 +34,7 @@ from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import PositionalEncoder
 from positional_embeddings.times.dates import times_of
 
+one_wave = partial(PositionalEncoder, harmonics=1)
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.
 UTC_TIMES = [
@@ -133,7 +135,7 @@ NAIVE = {
 
 @pytest.mark.parametrize("table", AWARE.values(), ids=AWARE)
 def test_times_with_a_zone_follow_its_clock(table):
-    encoder = PositionalEncoder(periods=PERIODS)
+    encoder = one_wave(periods=PERIODS)
     features = encoder.fit_transform(table)
     np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
     assert encoder.get_feature_names_out(["time"]).tolist() == NAMES
@@ -144,7 +146,7 @@ def test_times_are_converted_to_a_zone_that_is_asked_for(table):
     tokyo = ZoneInfo("Asia/Tokyo")
     clocks = [time.astimezone(tokyo).replace(tzinfo=None) for time in UTC_TIMES]
     for zone in ("Asia/Tokyo", tokyo):
-        features = PositionalEncoder(periods=PERIODS, time_zone=zone).fit_transform(table)
+        features = one_wave(periods=PERIODS, time_zone=zone).fit_transform(table)
         np.testing.assert_allclose(features, expected_features(clocks, UTC_TIMES), atol=1e-12)
 
 
@@ -162,25 +164,25 @@ def test_times_are_converted_to_a_zone_that_is_asked_for(table):
 def test_zones_that_are_no_place_of_the_database(name, zone):
     """Polars knows zones by the names of the database only."""
     clocks = [time.astimezone(zone).replace(tzinfo=None) for time in UTC_TIMES]
-    features = PositionalEncoder(periods=PERIODS, time_zone=zone).fit_transform(AWARE[name])
+    features = one_wave(periods=PERIODS, time_zone=zone).fit_transform(AWARE[name])
     np.testing.assert_allclose(features, expected_features(clocks, UTC_TIMES), atol=1e-12)
 
 
 def test_nanoseconds_and_gaps_of_polars_in_a_zone_without_a_name():
     zone = timezone(timedelta(hours=2))
     column = pl.Series("time", [1, 86_400 * 10**9]).cast(pl.Datetime("ns", "UTC"))
-    features = PositionalEncoder(periods=timedelta(microseconds=1), time_zone=zone)
+    features = one_wave(periods=timedelta(microseconds=1), time_zone=zone)
     np.testing.assert_allclose(features.fit_transform(column), [wave(0.001), wave(0)], atol=1e-12)
     wall = times_of("X", column, zone).wall
     assert wall.tolist() == [7_200 * 10**9 + 1, (86_400 + 7_200) * 10**9]
     gap = pl.DataFrame({"time": [UTC_TIMES[0], None]})
     with pytest.raises(ValueError, match=r"^`X\['time'\]` must have no missing times, got NaT\.$"):
-        PositionalEncoder(periods="day", time_zone=zone).fit(gap)
+        one_wave(periods="day", time_zone=zone).fit(gap)
 
 
 @pytest.mark.parametrize("table", NAIVE.values(), ids=NAIVE)
 def test_times_without_a_zone_are_those_of_a_clock(table):
-    features = PositionalEncoder(periods=PERIODS).fit_transform(table)
+    features = one_wave(periods=PERIODS).fit_transform(table)
     times = [clock.replace(tzinfo=UTC) for clock in CLOCKS]
     np.testing.assert_allclose(features, expected_features(CLOCKS, times), atol=1e-12)
 
@@ -192,7 +194,7 @@ def test_arrow_columns():
         [w for p in calendar_phases(datetime(d.year, d.month, d.day)) for w in wave(p)]
         for (d,) in dates
     ]
-    encode = PositionalEncoder(periods=["day", "week", "year"]).fit_transform
+    encode = one_wave(periods=["day", "week", "year"]).fit_transform
     midnights = pd.Series([datetime(d.year, d.month, d.day) for (d,) in dates])
     tables = (
         dates,
@@ -242,14 +244,14 @@ def test_harmonics_and_names():
     ],
 )
 def test_names_of_spans_of_time(periods, labels):
-    encoder = PositionalEncoder(periods=periods).fit(NAIVE["pandas"])
+    encoder = one_wave(periods=periods).fit(NAIVE["pandas"])
     got = encoder.get_feature_names_out().tolist()
     assert got == [f"time_{function}_{label}" for label in labels for function in ("sin", "cos")]
 
 
 def test_a_week_of_the_calendar_is_not_seven_days():
     periods = ["week", timedelta(days=7)]
-    encoder = PositionalEncoder(periods=periods).fit(AWARE["polars"])
+    encoder = one_wave(periods=periods).fit(AWARE["polars"])
     assert encoder.get_feature_names_out().tolist()[::2] == ["time_sin_week", "time_sin_7d"]
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     expected = [
@@ -263,16 +265,16 @@ def test_a_week_of_the_calendar_is_not_seven_days():
 def test_lists_of_spans(kind):
     spans = [np.timedelta64(90, "m"), np.timedelta64(36, "h")]
     table = NAIVE["pandas"]
-    for option, encoding in (("periods", "cyclic"), ("wavelengths", "fourier")):
-        listed = PositionalEncoder(encoding, **{option: spans}).fit(table)
-        got = PositionalEncoder(encoding, **{option: kind(spans)}).fit(table)
+    for options, name in (({"harmonics": 1}, "periods"), ({}, "wavelengths")):
+        listed = PositionalEncoder(**options, **{name: spans}).fit(table)
+        got = PositionalEncoder(**options, **{name: kind(spans)}).fit(table)
         np.testing.assert_array_equal(got.transform(table), listed.transform(table))
         names = got.get_feature_names_out().tolist()
         assert names[::2] == ["time_sin_90min", "time_sin_36h"]
 
 
 def test_numbers_that_print_alike_are_named_in_full():
-    encoder = PositionalEncoder(periods=[1_000_000, np.float64(1_000_000.25)]).fit([[1.0]])
+    encoder = one_wave(periods=[1_000_000, np.float64(1_000_000.25)]).fit([[1.0]])
     assert encoder.get_feature_names_out().tolist()[::2] == [
         "x0_sin_1000000",
         "x0_sin_1000000.25",
@@ -281,7 +283,7 @@ def test_numbers_that_print_alike_are_named_in_full():
 
 def test_wavelengths_are_octaves_of_twice_the_range():
     x = pd.DataFrame({"depth": [1.0, 3.0, 5.0], "same": [7.0, 7.0, 7.0]})
-    encoder = PositionalEncoder().fit(x)
+    encoder = PositionalEncoder("fourier").fit(x)
     assert encoder.encoding_ == "fourier"
     waves = [
         (v, w)
@@ -298,7 +300,7 @@ def test_wavelengths_of_times():
     table = pd.DataFrame(
         {"time": pd.to_datetime(["2024-01-01T00", "2024-01-05T00", "2024-01-03T12"])}
     )
-    encoder = PositionalEncoder().fit(table)
+    encoder = PositionalEncoder("fourier").fit(table)
     assert encoder.get_feature_names_out().tolist()[::2] == [
         f"time_sin_{d}" for d in ("8d", "4d", "2d", "24h")
     ]
@@ -310,13 +312,85 @@ def test_wavelengths_of_times():
     ]
     for fitted in (encoder, given.fit(table)):
         np.testing.assert_allclose(fitted.transform(table), expected, atol=1e-9)
-    same = PositionalEncoder().fit(table[:1])
+    same = PositionalEncoder("fourier").fit(table[:1])
     assert same.get_feature_names_out().tolist()[::2] == [
         f"time_sin_{h}" for h in ("24h", "12h", "6h", "3h")
     ]
     far = np.asarray([["0001-01-01"], ["9999-01-01"]], dtype="datetime64[D]")
     days = int((far[1, 0] - far[0, 0]).astype(int))
-    assert PositionalEncoder().fit(far).get_feature_names_out()[0] == f"x0_sin_{2 * days:g}d"
+    assert (
+        PositionalEncoder("fourier").fit(far).get_feature_names_out()[0] == f"x0_sin_{2 * days:g}d"
+    )
+
+
+def prefixes(encoder):
+    """Return the columns, functions and periods of features, without harmonics."""
+    names = [name.split("_") for name in encoder.get_feature_names_out()]
+    return list(dict.fromkeys("_".join(parts[:1] + parts[2:3]) for parts in names))
+
+
+PARTS = {
+    "hours of four days": ("h", 97, ["t_24h", "t"]),
+    "hours of a year": ("h", 8750, ["t_24h", "t_week", "t_year"]),
+    "days of a year": ("D", 350, ["t_week", "t_year"]),
+    "days of two years": ("D", 732, ["t_week", "t_year", "t"]),
+    "weeks of ten years": ("W", 520, ["t_year", "t"]),
+    "months": ("MS", 60, ["t_year", "t"]),
+    "years": ("YS", 20, []),
+    "ten minutes": ("min", 10, []),
+    "one": ("D", 1, []),
+}
+
+
+@pytest.mark.parametrize(("freq", "count", "parts"), PARTS.values(), ids=PARTS)
+def test_times_are_encoded_by_the_parts_that_they_cover(freq, count, parts):
+    table = pd.DataFrame({"t": pd.date_range("2021-01-01", periods=count, freq=freq)})
+    encoder = PositionalEncoder().fit(table.sample(frac=1, random_state=0))
+    features = encoder.set_output(transform="pandas").transform(table)
+    if parts:
+        assert prefixes(encoder) == parts
+        periods = [{"t_24h": "day"}.get(part, part[2:]) for part in parts if part != "t"]
+        expected = PositionalEncoder("cyclic", periods=periods, harmonics=3)
+    else:
+        expected = PositionalEncoder("fourier")
+    if parts[-1:] in (["t"], []):
+        days = (table.t - table.t.min()) / pd.Timedelta("1D")
+        trend = 2 * days / (days.max() or 1) - (count > 1)
+        np.testing.assert_allclose(features.pop("t_trend"), trend, atol=1e-12)
+    np.testing.assert_array_equal(features, expected.fit_transform(table))
+
+
+def test_each_column_by_what_it_holds():
+    day = np.arange(400.0)
+    places = {"longitude": 170 + day / 20, "latitude": day / 10}
+    table = pd.DataFrame(
+        {"t": pd.date_range("2021", periods=400), "depth": day.astype(np.float32), **places}
+    )
+    encoder = PositionalEncoder().fit(table)
+    sphere = spherical_encoding(places["latitude"], places["longitude"], 6).T
+    dates = PositionalEncoder("cyclic", periods=["week", "year"]).fit_transform(table[["t"]])
+    depth = PositionalEncoder("fourier").fit_transform(table[["depth"]])
+    np.testing.assert_array_equal(encoder.transform(table), np.hstack([sphere, dates, depth]))
+    assert encoder.get_feature_names_out()[0] == "place_l0_m0"
+    given = PositionalEncoder(periods="day", harmonics=2, degree=2, trend=True)
+    names = given.fit(table.drop(columns="depth")).get_feature_names_out()
+    assert len(names) == 9 + 4 + 1
+    assert names[-1] == "t_trend"
+    numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]])
+    assert numbers.dtype == np.float32
+    np.testing.assert_allclose(numbers[:, -1], np.linspace(-1, 1, 400), atol=1e-6)
+
+
+@pytest.mark.parametrize(("unit", "turn"), [("degrees", 360), ("radians", 2 * pi)])
+def test_both_sides_of_the_date_line_are_near(unit, turn):
+    sides = pd.DataFrame({"lat": [0.3, 0.3], "lon": [turn / 2 - 1e-3, 1e-3 - turn / 2]})
+    for columns in (["lat", "lon"], ["lon"]):
+        features = PositionalEncoder(unit=unit).fit_transform(sides[columns])
+        assert np.abs(np.diff(features, axis=0)).max() < 0.02
+    lat = sides[["lat"]]
+    np.testing.assert_array_equal(
+        PositionalEncoder().fit_transform(lat), PositionalEncoder("fourier").fit_transform(lat)
+    )
 
 
 def test_sinusoids_places_and_random_features():
@@ -374,13 +448,13 @@ def test_numbers_and_times_side_by_side():
     mixed = object_array(CLOCKS)
     mixed = np.concat([mixed, *2 * [np.arange(7.0)[:, None].astype(object)]], axis=1)
     results = [
-        PositionalEncoder().fit_transform(x)
+        PositionalEncoder("fourier").fit_transform(x)
         for x in (pd.DataFrame(table), pl.DataFrame(table), mixed)
     ]
     assert results[0].shape == (7, 24)
     rows = [[float(i), clock] for i, clock in enumerate(CLOCKS)]
     np.testing.assert_array_equal(
-        PositionalEncoder().fit_transform(rows), np.roll(results[2][:, :16], 8, axis=1)
+        PositionalEncoder("fourier").fit_transform(rows), np.roll(results[2][:, :16], 8, axis=1)
     )
     assert results[0].dtype == np.float64
     for other in results[1:]:
@@ -399,11 +473,11 @@ def test_tables_out():
         (NAIVE["polars"], "polars"),
         (AWARE["pandas index"], "pandas"),
     ):
-        out = PositionalEncoder(periods=PERIODS).set_output(transform=kind).fit_transform(table)
+        out = one_wave(periods=PERIODS).set_output(transform=kind).fit_transform(table)
         assert type(out).__module__.startswith(kind)
         assert list(out.columns) == NAMES
     stations = pd.DataFrame({"time": CLOCKS}, index=list("abcdefg"))
-    out = PositionalEncoder(periods="day").set_output(transform="pandas").fit_transform(stations)
+    out = one_wave(periods="day").set_output(transform="pandas").fit_transform(stations)
     assert out.index.equals(stations.index)
 
 
@@ -426,7 +500,7 @@ def test_in_a_pipeline_with_a_search():
     frame, y = readings()
     features = ColumnTransformer(
         [
-            ("time", PositionalEncoder(periods=["day", "year"]), ["time"]),
+            ("time", one_wave(periods=["day", "year"]), ["time"]),
             ("depth", "passthrough", ["depth"]),
         ]
     )
@@ -447,7 +521,7 @@ def test_in_a_pipeline_with_a_search():
         [
             (
                 "times",
-                PositionalEncoder(periods="day"),
+                one_wave(periods="day"),
                 make_column_selector(dtype_include="datetimetz"),
             )
         ],
@@ -481,9 +555,9 @@ def test_weights_are_routed_past_it():
     weights = np.linspace(0, 1, 50)
     with config_context(enable_metadata_routing=True):
         model = make_pipeline(
-            PositionalEncoder(periods="day"), Ridge().set_fit_request(sample_weight=True)
+            one_wave(periods="day"), Ridge().set_fit_request(sample_weight=True)
         ).fit(frame[["time"]], y, sample_weight=weights)
-    x = PositionalEncoder(periods="day").fit_transform(frame[["time"]])
+    x = one_wave(periods="day").fit_transform(frame[["time"]])
     np.testing.assert_allclose(model[-1].coef_, Ridge().fit(x, y, weights).coef_)
 
 
@@ -514,7 +588,7 @@ GAPS = {
 def test_missing_times_are_refused(table):
     """As scikit-learn's own transformers to features do: fill or drop them first."""
     with pytest.raises(ValueError, match=r"^`X\['x0'\]` must have no missing times, got NaT\.$"):
-        PositionalEncoder(periods="day").fit(table)
+        one_wave(periods="day").fit(table)
     assert not PositionalEncoder().__sklearn_tags__().input_tags.allow_nan
     for numbers in ([[1.0], [np.nan]], pd.DataFrame({"a": [1.0, np.nan], "b": CLOCKS[:2]})):
         with pytest.raises(ValueError, match="contains NaN"):
@@ -525,8 +599,40 @@ def test_missing_times_are_refused(table):
 
 TIMES, MIXED = NAIVE["pandas"], pd.DataFrame({"time": CLOCKS, "depth": np.arange(7.0)})
 NUMBERS = np.arange(6.0).reshape(3, 2)
+TWO_PLACES = pd.DataFrame(np.zeros((2, 3)), columns=["lat", "lon", "to_lon"])
+MONTHS = pd.DataFrame({"m": pd.period_range("2024-01", periods=2, freq="M")})
 OTHER_ZONE = datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=1)))
 WRONG = [
+    (
+        PositionalEncoder(),
+        TWO_PLACES,
+        ValueError,
+        '`X` must have 2 features, latitude and longitude, got lat, lon, to_lon. Give each place an encoder of its own:\nplace = PositionalEncoder("spherical", degree=6)\nmake_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)',
+    ),
+    (
+        PositionalEncoder(),
+        MONTHS,
+        TypeError,
+        "`X['m']` must hold numbers or dates, got periods, Period('2024-01', 'M'). Convert periods to when they begin, as with to_timestamp of pandas.",
+    ),
+    (
+        PositionalEncoder(),
+        pl.LazyFrame({"x": [1.0]}),
+        TypeError,
+        "`X` must be a table in memory, got polars.lazyframe.frame.LazyFrame. Pass X.collect().",
+    ),
+    (
+        PositionalEncoder(trend=1),
+        NUMBERS,
+        TypeError,
+        "`trend` must be True or False, got 1.",
+    ),
+    (
+        PositionalEncoder("cyclic", periods=3, trend=True),
+        NUMBERS,
+        ValueError,
+        "`trend` must be left out with encoding 'cyclic', which does not use it, got True.",
+    ),
     (
         PositionalEncoder("waves"),
         NUMBERS,
@@ -549,16 +655,16 @@ WRONG = [
         PositionalEncoder(dim=4),
         NUMBERS,
         ValueError,
-        "`dim` must be left out with encoding 'fourier', which does not use it, got 4.",
+        "`dim` must be left out with encoding 'auto', which does not use it, got 4.",
     ),
     (
-        PositionalEncoder(harmonics=2),
+        PositionalEncoder("fourier", harmonics=2),
         NUMBERS,
         ValueError,
         "`harmonics` must be left out with encoding 'fourier', which does not use it, got 2.",
     ),
     (
-        PositionalEncoder(periods=3, unit="radians"),
+        PositionalEncoder("cyclic", periods=3, unit="radians"),
         NUMBERS,
         ValueError,
         "`unit` must be left out with encoding 'cyclic', which does not use it, got 'radians'.",
@@ -633,7 +739,7 @@ WRONG = [
         PositionalEncoder(periods="day"),
         MIXED,
         TypeError,
-        "`periods` must be a positive finite number, got 'day' of type str.",
+        "`periods` must be a positive finite number for the numbers of column 'depth', got 'day'. Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder.",
     ),
     (
         PositionalEncoder(periods=24),
@@ -675,7 +781,7 @@ WRONG = [
         PositionalEncoder("spherical", degree=2),
         NUMBERS[:, :1],
         ValueError,
-        "`X` must have 2 features, latitude and longitude, got 1 features.",
+        '`X` must have 2 features, latitude and longitude, got x0. Give each place an encoder of its own:\nplace = PositionalEncoder("spherical", degree=6)\nmake_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)',
     ),
     (
         PositionalEncoder("random_fourier", dim=4, length_scale=[1, 2, 3]),
@@ -723,13 +829,13 @@ WRONG = [
         PositionalEncoder(),
         object_array([UTC_TIMES[0], OTHER_ZONE]),
         ValueError,
-        "`X['x0']` must have one time zone, got UTC and UTC+01:00. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['x0']` must have one time zone or calendar, got UTC and UTC+01:00. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),
         pd.DataFrame({"time": pd.Series([UTC_TIMES[0], CLOCKS[0]], dtype=object)}),
         ValueError,
-        "`X['time']` must have one time zone, got None and UTC. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['time']` must have one time zone or calendar, got None and UTC. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),
@@ -786,7 +892,7 @@ def test_columns_keep_their_kind():
 
 ENCODERS = {
     "auto": PositionalEncoder(),
-    "cyclic": PositionalEncoder("cyclic", periods=[2.5, 7], harmonics=[2, 1]),
+    "cyclic": PositionalEncoder(periods=[2.5, 7], harmonics=[2, 1], trend=True),
     "fourier": PositionalEncoder("fourier", wavelengths=[0.5, 3.0]),
     "sinusoidal": PositionalEncoder("sinusoidal", dim=5),
     "random_fourier": PositionalEncoder("random_fourier", dim=6, length_scale=2.0, random_state=0),
@@ -869,14 +975,14 @@ def test_a_device_without_float64():
 @pytest.mark.usefixtures("dispatch")
 def test_lists_and_tables_are_read_by_numpy():
     rows = [[0.0, 1.0], [0.25, 3.0], [1.5, -2.0]]
-    expected = PositionalEncoder(periods=3).fit_transform(np.array(rows))
+    expected = one_wave(periods=3).fit_transform(np.array(rows))
     for table in (rows, pd.DataFrame(rows), pl.DataFrame(rows, orient="row")):
-        np.testing.assert_array_equal(PositionalEncoder(periods=3).fit_transform(table), expected)
+        np.testing.assert_array_equal(one_wave(periods=3).fit_transform(table), expected)
 
 
 @pytest.mark.usefixtures("dispatch")
 def test_times_are_those_of_numpy():
-    features = PositionalEncoder(periods=PERIODS).fit_transform(AWARE["pandas"])
+    features = one_wave(periods=PERIODS).fit_transform(AWARE["pandas"])
     np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
 
 
@@ -893,7 +999,7 @@ def test_times_of_another_zone_than_that_of_fit_are_refused():
     times = pd.DataFrame(
         {"t": pd.date_range("2024-07-01", periods=24, freq="h", tz="Europe/Zurich")}
     )
-    encoder = PositionalEncoder(periods="day").fit(times)
+    encoder = one_wave(periods="day").fit(times)
     np.testing.assert_array_equal(encoder.transform(times), encoder.fit_transform(times))
     in_utc = times.assign(t=times.t.dt.tz_convert("UTC"))
     message = "`X` must hold times of the zone Europe/Zurich in column 't', as in fit, got times"
@@ -901,7 +1007,7 @@ def test_times_of_another_zone_than_that_of_fit_are_refused():
         encoder.transform(in_utc)
     with pytest.raises(ValueError, match=f"{message} without a zone"):
         encoder.transform(times.assign(t=times.t.dt.tz_localize(None)))
-    both = PositionalEncoder(periods="day", time_zone="Europe/Zurich").fit(times)
+    both = one_wave(periods="day", time_zone="Europe/Zurich").fit(times)
     np.testing.assert_allclose(both.transform(in_utc), both.transform(times))
 
 
@@ -910,7 +1016,7 @@ def test_spans_of_time_are_refused():
     message = "`X` must hold numbers or dates, got spans of time. Pass days_since"
     for table in (spans, spans.to_numpy(), pl.DataFrame({"t": spans.t.to_numpy()})):
         with pytest.raises(TypeError, match=message):
-            PositionalEncoder(periods=24).fit(table)
+            one_wave(periods=24).fit(table)
 
 
 LAST = 2**63 - 1
@@ -923,7 +1029,7 @@ LAST = 2**63 - 1
 def test_octaves_of_times_of_every_unit(unit, first, last):
     """Each is half of the one before, from twice the range or the longest that timedelta64 holds."""
     times = np.asarray([[first], [last]]).astype(f"datetime64[{unit}]")
-    encoder = PositionalEncoder().fit(times)
+    encoder = PositionalEncoder("fourier").fit(times)
     ((longest, *rest),) = encoder._features.wavelengths
     of_a_week = Fraction(LENGTHS[unit], LENGTHS["W"])
     weeks = 2 * (last - first) * of_a_week or Fraction(1, 7)
@@ -939,10 +1045,10 @@ def test_octaves_of_times_of_every_unit(unit, first, last):
 
 def test_octaves_of_months_and_years():
     months = np.asarray([["2024-01"], ["2024-03"]], dtype="datetime64[M]")
-    names = PositionalEncoder().fit(months).get_feature_names_out()
+    names = PositionalEncoder("fourier").fit(months).get_feature_names_out()
     assert names[::2].tolist() == ["x0_sin_120d", "x0_sin_60d", "x0_sin_30d", "x0_sin_15d"]
     years = np.asarray([["2023"], ["2024"]], dtype="datetime64[Y]")
-    assert PositionalEncoder().fit(years).get_feature_names_out()[0] == "x0_sin_730d"
+    assert PositionalEncoder("fourier").fit(years).get_feature_names_out()[0] == "x0_sin_730d"
 
 
 @pytest.mark.parametrize(("year", "hours"), [(1, 14), (9999, -12)])
@@ -952,7 +1058,7 @@ def test_objects_whose_utc_is_beyond_the_years_of_python(year, hours):
     clocks = [clock, datetime(2000, 1, 1)]
     table = object_array([c.replace(tzinfo=zone) for c in clocks])
     expected = [wave(c.hour / 24) + wave((c.hour - hours) / 12 % 1) for c in clocks]
-    features = PositionalEncoder(periods=["day", timedelta(hours=12)]).fit_transform(table)
+    features = one_wave(periods=["day", timedelta(hours=12)]).fit_transform(table)
     np.testing.assert_allclose(features, expected, atol=1e-15)
 
 
@@ -970,7 +1076,7 @@ FIRST = datetime(1, 1, 1)
 def test_a_clock_before_the_first_year_is_refused(table):
     message = r"^`time_zone` must keep the times of `X\['\w+'\]` within the years 1 to 9999, got datetime.ti"
     with pytest.raises(ValueError, match=message):
-        PositionalEncoder(periods="day", time_zone=timezone(timedelta(hours=-1))).fit(table)
+        one_wave(periods="day", time_zone=timezone(timedelta(hours=-1))).fit(table)
 
 
 @pytest.mark.parametrize(
@@ -989,7 +1095,7 @@ def test_dates_that_no_unit_holds_are_refused(dates):
     )
     for table in (dates, object_array(dates)):
         with pytest.raises(ValueError, match=message):
-            PositionalEncoder(periods="year").fit(table)
+            one_wave(periods="year").fit(table)
 
 
 @pytest.mark.parametrize(
@@ -1007,20 +1113,18 @@ def test_dates_that_no_unit_holds_are_refused(dates):
     ],
 )
 def test_periods_by_text_and_by_offsets_of_pandas(periods, labels):
-    encoder = PositionalEncoder(periods=periods).fit(AWARE["pandas"])
+    encoder = one_wave(periods=periods).fit(AWARE["pandas"])
     assert encoder.get_feature_names_out().tolist()[::2] == [f"time_sin_{n}" for n in labels]
     texts = [text for text in periods if isinstance(text, str) and text[0].isdigit()]
     if texts == periods:
-        expected = PositionalEncoder(
-            periods=[pd.Timedelta(text.replace("d", "D")) for text in texts]
-        )
+        expected = one_wave(periods=[pd.Timedelta(text.replace("d", "D")) for text in texts])
         np.testing.assert_array_equal(
             encoder.transform(AWARE["pandas"]), expected.fit_transform(AWARE["pandas"])
         )
 
 
 def test_months_and_quarters_are_as_long_as_they_are():
-    features = PositionalEncoder(periods=["month", "quarter"]).fit_transform(AWARE["polars"])
+    features = one_wave(periods=["month", "quarter"]).fit_transform(AWARE["polars"])
     for clock, row in zip(CLOCKS, features, strict=True):
         expected = []
         for months in (1, 3):
@@ -1163,7 +1267,7 @@ def test_missing_times_in_a_model_that_takes_them():
     frame, y = readings(2000)
     frame.loc[::5, "time"] = pd.NaT
     model = make_pipeline(
-        PositionalEncoder(periods=["day", "year"], missing="pass"),
+        one_wave(periods=["day", "year"], missing="pass"),
         HistGradientBoostingRegressor(max_iter=30, random_state=0),
     )
     score = cross_val_score(model, frame[["time"]], y - 0.5 * frame["depth"], cv=3).mean()
@@ -1179,3 +1283,36 @@ def test_random_features_take_little_memory_beyond_the_result():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.3 * features.nbytes
+
+
+@pytest.mark.library("cftime")
+@pytest.mark.parametrize("calendar", ["noleap", "360_day"])
+@pytest.mark.parametrize("library", [pd, pl])
+def test_years_of_climate_models_are_as_long_as_they_say(calendar, library):
+    import cftime
+
+    dates = [cftime.datetime(2000, 1, 1, calendar=calendar)]
+    while len(dates) < 800:
+        dates.append(dates[-1] + timedelta(days=1))
+    column = pd.Series(dates) if library is pd else pl.Series(dates, dtype=pl.Object)
+    table = library.DataFrame({"t": column})
+    length = 365 if calendar == "noleap" else 360
+    parts = {"quarter": 90, "year": length}
+    features = one_wave(periods=["quarter", "year"]).fit_transform(table)
+    expected = [
+        [
+            f
+            for part in (parts if calendar == "360_day" else ["year"])
+            for f in wave((date.dayofyr - 1) / parts[part] % 1)
+        ]
+        for date in dates
+    ]
+    np.testing.assert_allclose(features[:, -len(expected[0]) :], expected, atol=1e-12)
+    encoder = PositionalEncoder().fit(table)
+    assert prefixes(encoder) == ["t_week", "t_year", "t"]
+    message = f"^`X` must hold times of the calendar {calendar} in column 't', as in fit, got times"
+    with pytest.raises(ValueError, match=message):
+        encoder.transform(library.DataFrame({"t": [datetime(2000, 1, 1)] * 800}))
+    message = f"must have dates of the standard calendar, got {calendar}. Pass days_since of"
+    with pytest.raises(ValueError, match=message):
+        positional_embeddings.sklearn.AttentionRegressor().fit(table, np.arange(800.0))

@@ -163,10 +163,9 @@ def test_predictions_are_those_of_a_loop(name, block_size):
     np.testing.assert_array_equal(model.predict(q), mean)
     found = model._smoother.predict(q.T, squares=True)
     np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
-    # Noise at least, and the spread around the mean of all at most.
-    spread = np.sqrt(np.var(y) + (mean - np.mean(y)) ** 2)
-    assert (std <= spread * (1 + 1e-9)).all()
-    assert (std >= np.minimum(model.noise_std_, spread) * (1 - 1e-9)).all()
+    of_mean = model.predict(q, return_std="mean")[1]
+    assert (of_mean <= std).all()
+    assert of_mean.mean() < std.mean()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -252,9 +251,9 @@ def test_neighbours_that_must_not_vote():
     rng = np.random.default_rng(0)
     t = np.datetime64("2020-01-01") + np.arange(1500)
     noise = np.convolve(rng.standard_normal(1509), np.ones(10) / 10**0.5, "valid")
-    plain, apart = (
-        AttentionRegressor(leave_out=band).fit(t, noise) for band in (None, np.timedelta64(20, "D"))
-    )
+    with pytest.warns(UserWarning, match="Neighbouring errors are alike: .* Pass `leave_out`"):
+        plain = AttentionRegressor().fit(t, noise)
+    apart = AttentionRegressor(leave_out=np.timedelta64(20, "D")).fit(t, noise)
     assert plain.noise_std_ < 0.5
     assert apart.noise_std_ == pytest.approx(1, rel=0.15)
     text = AttentionRegressor(leave_out="20D").fit(t, noise)
@@ -434,7 +433,172 @@ def test_no_width_is_far_beyond_the_extent_of_its_column():
     extents = np.ptp(x, axis=0)
     assert (widths[:4] <= 4 * extents[:4]).all()
     assert max(widths[1:4]) > 10
-    assert widths[4] <= 1
+    assert widths[4] == np.inf
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("value", [0.1, 0.0, -7e9])
+def test_a_constant_column_changes_nothing(columns, value):
+    x, y = samples(columns, 90)
+    with_constant = np.insert(x, 1, value, axis=1)
+    one, other = (AttentionRegressor().fit(places, y) for places in (x, with_constant))
+    assert np.delete(other.kernel_.length_scale, 1) == pytest.approx(one.kernel_.length_scale)
+    q = np.linspace(-9, 9, 19)[:, None] * np.ones(columns)
+    for std in (True, "mean"):
+        expected = one.predict(q, return_std=std)
+        for at in (value, 5.0):
+            got = other.predict(np.insert(q, 1, at, axis=1), return_std=std)
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    assert other.loo_error_ == pytest.approx(one.loo_error_)
+
+
+def lasting(noise, n=200):
+    """Return a trend of days with noise of so many days."""
+    rng = np.random.default_rng(0)
+    day = np.arange(float(n))
+    return day, 3 * np.sin(day / 80) + np.convolve(
+        rng.normal(size=n + noise - 1), np.ones(noise), "valid"
+    )
+
+
+def test_a_warning_of_noise_that_lasts():
+    day, y = lasting(10)
+    stations = pd.DataFrame(
+        {"time": np.tile(day, 2).astype("M8[D]"), "station": np.repeat([0.0, 9], 200)}
+    )
+    for x, target in [
+        (day[:, None], y),
+        (stations, np.tile(y, 2)),
+        (day[:, None], np.stack([y, y], 1)),
+    ]:
+        with pytest.warns(UserWarning, match="Pass `leave_out`, a span that is longer") as caught:
+            AttentionRegressor().fit(x, target)
+        assert caught[0].filename == __file__
+        # No warning where it is known, or where no width is chosen.
+        AttentionRegressor(leave_out=20.0).fit(x, target)
+        AttentionRegressor().fit(x, target, groups=np.arange(len(target)) // 50)
+        AttentionRegressor(GaussianKernel(40.0, columns=[0])).fit(x, target)
+
+
+def test_no_warning_of_noise_that_does_not_last():
+    """Nor of functions that are smooth between the samples, nor of few samples, nor in a plane."""
+    day, y = lasting(1)
+    AttentionRegressor().fit(day[:, None], y)
+    for noise in (0.0, 0.1, 0.5):
+        rng = np.random.default_rng(0)
+        y = np.sin(2 * np.pi * day / 24) + noise * rng.normal(size=day.size)
+        AttentionRegressor().fit(day[:, None], y)
+    day, y = lasting(10)
+    AttentionRegressor().fit(day[:20, None], y[:20])
+    AttentionRegressor().fit(np.stack([day, day**2], axis=1), y)
+
+
+def growing(n, seed=0):
+    """Return samples whose noise grows from 0.2 to 2.2, and the noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 10, n)
+    noise = 0.2 * (1 + x)
+    return x[:, None], np.sin(x) + noise * rng.normal(size=n), noise
+
+
+def test_bands_follow_noise_that_grows():
+    held, quarters = [], []
+    for seed in range(6):
+        x, y, _ = growing(200, seed)
+        new, measured, _ = growing(2000, 100 + seed)
+        mean, std = AttentionRegressor().fit(x, y).predict(new, return_std=True)
+        held.append(abs(mean - measured) < 1.96 * std)
+        quarters.append(new[:, 0] // 2.5)
+    held, quarters = np.concatenate(held), np.concatenate(quarters)
+    assert np.mean(held) == pytest.approx(0.95, abs=0.02)
+    for quarter in range(4):
+        assert 0.9 < np.mean(held[quarters == quarter]) < 0.995
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_is_constant_where_nothing_shows_another(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 10, (150, 1))
+    y = np.sin(x[:, 0]) + 0.5 * rng.standard_normal(150)
+    model = AttentionRegressor().fit(x, y)
+    std, of_mean = (model.predict(x, return_std=kind)[1] for kind in (True, "mean"))
+    np.testing.assert_allclose(std**2 - of_mean**2, model.noise_std_**2)
+
+
+def test_local_noise_is_that_of_a_loop():
+    """Of kernels of many widths, the one under which squared errors are likeliest."""
+    x, y, _ = growing(80)
+    model = AttentionRegressor(GaussianKernel(0.7)).fit(x, y)
+    case = CASES["line"][1]
+    rows = np.array([weights_at(p, x, case, hidden=[i]) for i, p in enumerate(x)])
+    squares = (y - rows @ y) ** 2 / (1 + np.sum(rows**2, axis=1))
+    ratios = squares / model.noise_std_**2
+    q = np.linspace(0.3, 9.7, 12)[:, None]
+    found = {}
+    for octave in range(-3, 5):
+        width = 0.7 * 2.0**octave
+
+        def local(place, hidden, width=width):
+            away = (x[:, 0] - place) / width
+            away[hidden] = np.inf
+            p = np.exp(-(away**2) / 2 / max(1.0, (away**2).min() - 3))
+            return (p @ np.nan_to_num(ratios) + 2) / (p.sum() + 2)
+
+        noise = np.array([local(p, [i]) for i, p in enumerate(x[:, 0])])
+        score = np.log(noise) + ratios / noise - ratios
+        if score.mean() + 2 * score.std() / 80**0.5 < 0:
+            found[score.mean()] = [local(p, []) for p in q[:, 0]]
+    assert len(found) > 2
+    std, of_mean = (model.predict(q, return_std=kind)[1] for kind in (True, "mean"))
+    local_noise = np.array(found[min(found)]) * model.noise_std_**2
+    np.testing.assert_allclose(std**2 - of_mean**2, local_noise, rtol=1e-9)
+
+
+def test_noise_of_places_that_repeat():
+    """Each treatment has a noise of its own, which no other place predicts."""
+    rng = np.random.default_rng(0)
+    x = np.repeat([0.0, 1.0, 2.0], 100)[:, None]
+    noise = np.array([0.3, 3.0, 1.0])
+    y = rng.normal(0, np.repeat(noise, 100))
+    model = AttentionRegressor().fit(x, y)
+    std = model.predict(np.arange(3.0)[:, None], return_std=True)[1]
+    np.testing.assert_allclose(std, noise, rtol=0.35)
+
+
+def test_noise_of_a_phase():
+    """The kernel of the noise is that of the season, not that of the trend before it."""
+    t = np.arange(0, 20, 0.05)
+    noise = np.where(t % 1 < 0.5, 0.1, 1.0)
+    y = t + noise * np.random.default_rng(0).normal(size=t.size)
+    model = AttentionRegressor(GaussianKernel(5.0) + PeriodicKernel(1.0, 0.1)).fit(t[:, None], y)
+    quiet, loud = model.predict([[7.25], [9.75]], return_std=True)[1]
+    assert 0.1 < quiet < 0.3 * loud
+    assert loud == pytest.approx(1, rel=0.3)
+
+
+def test_each_target_has_a_noise_of_its_own():
+    x, y, noise = growing(300)
+    constant = np.random.default_rng(1).normal(size=300)
+    both = AttentionRegressor(GaussianKernel(1.0)).fit(x, np.stack([y, constant, 0 * y], axis=1))
+    std, of_mean = (both.predict(x, return_std=kind)[1] for kind in (True, "mean"))
+    own = std**2 - of_mean**2
+    assert np.corrcoef(own[:, 0], noise**2)[0, 1] > 0.9
+    assert np.median(own[:, 1]) == pytest.approx(both.noise_std_[1] ** 2)
+    assert own[:, 1].min() > 0.99 * own[:, 1].max()
+    np.testing.assert_array_equal(std[:, 2], 0)
+
+
+def test_the_error_of_the_function():
+    inside = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(0, 10, (200, 1))
+        y = np.sin(x[:, 0]) + 0.5 * rng.standard_normal(200)
+        q = np.linspace(0.5, 9.5, 40)[:, None]
+        mean, std = AttentionRegressor().fit(x, y).predict(q, return_std="mean")
+        assert (std < 0.35).all()
+        inside.append(abs(mean - np.sin(q[:, 0])) < 1.96 * std)
+    assert np.mean(inside) > 0.88
 
 
 def test_columns_by_name_and_spans():
@@ -1156,6 +1320,11 @@ ERRORS = {
         lambda: fitted().predict(np.zeros((1, 2)), return_std=1),
         TypeError,
         "`return_std` must be",
+    ),
+    "name of a std": (
+        lambda: fitted().predict(np.zeros((1, 2)), return_std="median"),
+        ValueError,
+        "`return_std` must be True or False or 'mean', got 'median'",
     ),
     "not finite": (lambda: fitted(x=np.full((4, 2), np.nan)), ValueError, "NaN"),
 }

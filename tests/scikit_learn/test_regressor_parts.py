@@ -130,17 +130,19 @@ def test_where_a_search_begins():
     samples = Samples(x, np.zeros((1, 5)), np.ones(5), np.zeros((1, 5)), np.ones(5))
     ((factor,),) = terms_of(GaussianKernel(["loo", "loo", 0.3]), 3)
     widths = _begin(factor, samples)
-    first = 5 ** (-1 / 7) * min(x[0].std(), 2.0)
-    expected = [(factor, 0, first, int(2 * log2(4 * 7 / first))), (factor, 1, 1.0, 0)]
-    for got, want in zip(widths, expected, strict=True):
-        assert got[:2] == want[:2]
-        assert got[2:] == pytest.approx(want[2:])
-    assert factor.length_scale == pytest.approx([first, 1.0, 0.3])
-    widths[1].set(3)
-    assert factor.length_scale == pytest.approx([first, 2**1.5, 0.3])
+    # A constant column has an infinite width, which is not chosen.
+    first = 5 ** (-1 / 6) * min(x[0].std(), 2.0)
+    (width,) = widths
+    assert width[:2] == (factor, 0)
+    assert width[2:] == pytest.approx((first, int(2 * log2(4 * 7 / first))))
+    assert factor.length_scale == pytest.approx([first, inf, 0.3])
+    width.set(3)
+    assert factor.length_scale == pytest.approx([first * 2**1.5, inf, 0.3])
     ((factor,),) = terms_of(GaussianKernel([2.0, "loo"], columns=[0, 1]), 3)
-    assert _begin(factor, samples) == [(factor, 1, 1.0, 0)]
-    assert factor.length_scale == [2.0, 1.0]
+    assert _begin(factor, samples) == []
+    assert factor.length_scale == [2.0, inf]
+    ((factor,),) = terms_of(GaussianKernel(columns=[1]), 3)
+    assert _begin(factor, samples) == [(factor, 0, 1.0, 0)]
     ((factor,),) = terms_of(GaussianKernel("loo", columns=[2, 0]), 3)
     assert [width.column for width in _begin(factor, samples)] == [0, 1]
     assert factor.length_scale == pytest.approx(
@@ -451,22 +453,30 @@ def test_errors_far_from_samples(name, most):
     spread = ((samples.y - level) ** 2 + samples.within) @ w
     rng = np.random.default_rng(0)
 
+    ratios = np.broadcast_to(own._noise_ratios(samples.x), samples.y.shape)
+    trust = ratios.mean(axis=0) ** -2.0
+
     def errors(radius, turn):
         labels, side = np.roll(places, turn, axis=0), rng.integers(-1, 2, n)
         kept = kept_of(labels, labels, radius, np.zeros(n), side)
         found = smoothed(factors, samples, samples.x, [ridge], kept)
-        missed = (found.mean[0] - samples.y) ** 2 - noise**2 * (1 / samples.repeats + found.squares)
-        return np.array([(missed / spread[:, None]).mean(axis=0), found.distance, found.lean])
+        own_noise = noise**2 * ratios
+        missed = (found.mean[0] - samples.y) ** 2 - own_noise * (
+            1 / samples.repeats + found.squares
+        )
+        mean = (missed / spread[:, None]).mean(axis=0)
+        return np.array([mean, found.distance, found.lean, trust])
 
     rows = [errors(0.0, 0)]
-    rows.append(np.zeros((3, np.count_nonzero(samples.repeats > 1))))
+    rows.append(np.zeros((4, np.count_nonzero(samples.repeats > 1))))
+    rows[-1][3] = 1
     first, last = np.median(rows[0][1]), (places.max(axis=1) - places.min(axis=1)).max()
     rows += [errors(first / 2 * (last / first) ** (i / 6), i + 1) for i in range(7)]
-    missed, distance, lean = np.concatenate(rows, axis=1)
+    missed, distance, lean, trust = np.concatenate(rows, axis=1)
     seen = np.isfinite(missed)
     assert 0 < seen.sum() < seen.size
     fits = []
-    for weight in (1.001 - lean[seen], 0.001 + lean[seen]):
+    for weight in ((1.001 - lean[seen]) * trust[seen], (0.001 + lean[seen]) * trust[seen]):
         fit = IsotonicRegression(y_min=0.0, out_of_bounds="clip")
         fits.append(fit.fit(np.round(distance[seen], 3), missed[seen], weight))
     at = np.linspace(0, 1.2 * last, 50)
@@ -476,11 +486,12 @@ def test_errors_far_from_samples(name, most):
     found = smoothed(factors, samples, x, [ridge])
     around, aside = (fit.predict(found.distance) for fit in fits)
     beyond = spread[:, None] * ((1 - found.lean) * around + found.lean * aside)
-    variance = noise**2 * (1 + found.squares) + beyond
-    most = spread[:, None] + (found.mean[0] - level) ** 2
+    ratios = own._noise_ratios(x)
+    variance = noise**2 * ratios * (1 + found.squares) + beyond
+    most = (spread[:, None] + (found.mean[0] - level) ** 2) * np.maximum(ratios, 1)
     assert (variance < most).any()
     assert (variance > most).any() or name == "means on a grid"
-    got = own.std(own.predict(x, squares=True))
+    got = own.std(x, own.predict(x, squares=True), measurements=1)
     np.testing.assert_allclose(got, np.sqrt(np.minimum(variance, most)), rtol=1e-6)
 
 

@@ -180,3 +180,53 @@ def test_days_are_coordinates_and_options():
     np.testing.assert_allclose(pe.cyclic_encoding(days, period), expected, atol=1e-12)
     # One number is an array without axes.
     assert pe.sinusoidal_encoding(days_since(dt.date(2024, 1, 1)), 4).shape == (4,)
+
+
+@pytest.mark.library("cftime")
+@pytest.mark.parametrize("calendar", ["noleap", "365_day", "all_leap", "360_day"])
+def test_days_of_climate_models_are_those_of_their_calendar(calendar):
+    import cftime
+
+    dates = [cftime.datetime(1969, 12, 30, 6, calendar=calendar)]
+    while len(dates) < 1500:
+        dates.append(dates[-1] + dt.timedelta(days=1))
+    first = days_since(dates[0])
+    assert first in {-0.75, -1.75}  # a month has 30 days or 31
+    np.testing.assert_array_equal(days_since(dates), first + np.arange(1500))
+    np.testing.assert_array_equal(days_since([dates[9], None], dates[7]), [2.0, np.nan])
+    series = xarray.DataArray(objects(dates)), pd.Series(dates), objects(dates)[:, None]
+    for values in series:
+        np.testing.assert_array_equal(np.ravel(days_since(values)), first + np.arange(1500))
+
+
+@pytest.mark.library("cftime")
+@pytest.mark.parametrize("calendar", ["standard", "gregorian", "proleptic_gregorian", "julian"])
+def test_other_dates_of_cftime_are_points_in_time(calendar):
+    import cftime
+
+    dates = [cftime.datetime(year, 3, 1, 18, calendar=calendar) for year in (1500, 1900, 2024)]
+    passed = cftime.date2num(dates, "days since 1970-01-01", calendar="standard")
+    in_standard = [date.change_calendar("standard") for date in dates]
+    expected = cftime.date2num(in_standard, "days since 1970-01-01", calendar="standard")
+    assert calendar in ("julian", "proleptic_gregorian") or (passed == expected).all()
+    np.testing.assert_array_equal(days_since(dates), expected)
+    since = days_since(dates, np.datetime64("2024-01-01"))
+    np.testing.assert_array_equal(since, expected - expected[2] + since[2])
+
+
+@pytest.mark.library("cftime")
+def test_calendars_are_not_mixed():
+    import cftime
+
+    noleap, days_360 = cftime.DatetimeNoLeap(2000, 1, 1), cftime.Datetime360Day(2000, 1, 1)
+    message = "`x` must have one time zone or calendar, got 360_day and noleap. Convert them to one"
+    with pytest.raises(ValueError, match=message):
+        days_since([noleap, days_360])
+    what = "`origin` must be 1970-01-01, or a date of the calendar of the dates,"
+    for dates, origin, calendar in (
+        ([noleap], days_360, "noleap"),
+        ([noleap], "2000-01-01", "noleap"),
+        (NAIVE, noleap, "standard"),
+    ):
+        with pytest.raises(ValueError, match=f"^{what} {calendar}, got"):
+            days_since(dates, origin)

@@ -3,8 +3,10 @@ The width, where the weather lasts
 ==================================
 
 Neighbouring days share their weather. Leaving out single days takes the weather for a part of the
-season; leaving out a month finds the season.
+season, with a warning; leaving out a month finds the season.
 """
+
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +14,7 @@ import vega_datasets
 
 from positional_embeddings.sklearn import AttentionRegressor
 
+warnings.filterwarnings("ignore", "Neighbouring errors are alike")
 weather = vega_datasets.data.seattle_weather()[:730]
 dates = weather[["date"]]
 figure, ax = plt.subplots()

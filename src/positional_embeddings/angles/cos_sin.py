@@ -225,7 +225,7 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Ar
     flat = xp.reshape(index, (prod(phase_hi.shape),))
     rows = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in _steps())
     taken = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
-    cos, cos_residual, sin, sin_residual = taken
+    cos, sin, cos_residual, sin_residual = taken
     angle = (2 * pi) * ((phase_hi - step / STEPS_OF_A_CYCLE) + phase_lo)
     sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
     return (
@@ -235,17 +235,13 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Ar
 
 
 @cache
-def _steps() -> tuple[HostArray, ...]:
-    """Return cosine and sine of the steps, each as a float32 and what it leaves over."""
+def _steps() -> HostArray:
+    """Return cosine and sine of the steps in float32, and then what each leaves over."""
     steps = np.arange(-FARTHEST_STEP, FARTHEST_STEP + 1, dtype=np.float64)
-    rows = []
-    for exact in (
-        np.cos(2 * pi * steps / STEPS_OF_A_CYCLE),
-        np.sin(2 * pi * steps / STEPS_OF_A_CYCLE),
-    ):
-        rounded = exact.astype(np.float32)
-        rows += [rounded, (exact - rounded).astype(np.float32)]
-    return tuple(rows)
+    angles = 2 * pi * steps / STEPS_OF_A_CYCLE
+    exact = np.stack([np.cos(angles), np.sin(angles)])
+    rounded = exact.astype(np.float32)
+    return np.concat([rounded, (exact - rounded).astype(np.float32)])  # type: ignore[no-any-return]
 
 
 def by_frequency(numbers: Array, index: Array, xp: Namespace) -> Array:

@@ -155,7 +155,7 @@ class PositionTables:
         """
         if positions is not None:
             if offset:
-                checks.no_positions_and_offset(positions, offset)
+                checks.left_out("where `positions` are given", offset=offset)
             if target.heads > 1:
                 with space.undisturbed(positions):
                     positions = axes.repeat_for_heads(positions, target.heads, space)

@@ -15,35 +15,8 @@ from positional_embeddings.arrays.quiet import caller, ignore_errors, is_compili
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# What `public` and `answered` have returned.
+# What `answered` has returned.
 _wrapped: set[Callable[..., Any]] = set()
-
-
-def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function, or a method, one that users call: `answered`, and without warnings.
-
-    In a public call NumPy neither warns nor raises of floating-point numbers, whatever
-    `numpy.errstate` says: it runs in a context of its own, which keeps the context of its
-    caller for `as_caller`. Within a public call further ones change nothing.
-    """
-
-    @wraps(function)
-    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        try:
-            if is_compiling() or caller.get() is not None:
-                return function(*args, **options)
-            # What an interrupt leaves set ends with the copy of the context.
-            context = copy_context()
-            quiet = context.copy()
-            quiet.run(caller.set, context)
-            quiet.run(ignore_errors)
-            return quiet.run(function, *args, **options)
-        except TypeError:
-            _answer(function, args, options)
-            raise
-
-    _wrapped.add(call)
-    return call
 
 
 def answered(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -59,10 +32,34 @@ def answered(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
         try:
             return function(*args, **options)
         except TypeError:
-            _answer(function, args, options)
+            if misfit := _misfit(function, args, options):
+                raise TypeError(misfit) from None
             raise
 
     _wrapped.add(call)
+    return call
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make a function, or a method, one that users call: `answered`, and without warnings.
+
+    In a public call NumPy neither warns nor raises of floating-point numbers, whatever
+    `numpy.errstate` says: it runs in a context of its own, which keeps the context of its
+    caller for `as_caller`. Within a public call further ones change nothing.
+    """
+
+    @answered
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        if is_compiling() or caller.get() is not None:
+            return function(*args, **options)
+        # What an interrupt leaves set ends with the copy of the context.
+        context = copy_context()
+        quiet = context.copy()
+        quiet.run(caller.set, context)
+        quiet.run(ignore_errors)
+        return quiet.run(function, *args, **options)
+
     return call
 
 
@@ -120,19 +117,13 @@ _OTHER_VALUES = {
     "causal": ("mask", "mask=CausalMask()"),
     "attn_mask": ("mask", "mask=~attn_mask, or bias=attn_mask where it is added to scores"),
     "attention_mask": ("mask", "mask=PaddingMask.from_attention_mask(attention_mask)"),
-    "sliding_window": ("mask", "mask=SlidingWindowMask(sliding_window - 1, 0)"),
+    "sliding_window": ("mask", "mask=SlidingWindowMask.of(sliding_window)"),
     "alibi_slopes": ("bias", "bias=ALiBiBias(num_heads)"),
     "interleaved": ("layout", "layout='interleaved' or layout='half'"),
     "traditional": ("layout", "layout='interleaved' or layout='half'"),
     "is_neox_style": ("layout", "layout='half' or layout='interleaved'"),
     "partial_rotary_factor": ("rotary_dim", "rotary_dim=int(partial_rotary_factor * head_size)"),
 }
-
-
-def _answer(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> None:
-    """Raise the message about a call that does not fit."""
-    if misfit := _misfit(function, args, options):
-        raise TypeError(misfit) from None
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> str:

@@ -38,9 +38,14 @@ def _wrong_kind(name: str, value: object, what: str, hint: str = "") -> TypeErro
     return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
 
 
-def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
-    """Return a sequence of integers as ints."""
-    return [integer(f"{name}[{i}]", value) for i, value in enumerate(values)]
+def several(
+    name: str, values: Any, check: Callable[[str, Any], Any] = integer, what: str = "integers"
+) -> tuple[Any, ...]:
+    """Return a list, a tuple or an array of the host as a tuple, after checking each number."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, list | tuple | range):
+        raise wrong_type(name, f"be a list or tuple of {what}", shown(values))
+    return tuple(check(f"{name}[{i}]", value) for i, value in enumerate(listed))
 
 
 def positive_integer(
@@ -138,6 +143,13 @@ def choice(name: str, value: object, options: Sequence[Any]) -> Any:
     if not isinstance(value, str | int) or value not in options:
         listed = " or ".join(repr(option) for option in options)
         raise wrong_value(name, f"be {listed}", shown(value))
+    return value
+
+
+def position_function(name: str, value: Any) -> Any:
+    """Return a function of positions, which is neither a class nor a mask or a bias."""
+    if not callable(value) or isinstance(value, type | CheckedLayer):
+        raise wrong_type(name, "be a function of positions", shown(value))
     return value
 
 
@@ -271,10 +283,10 @@ def within_table(
         raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
-def no_positions_and_offset(positions: Array, offset: int) -> None:
-    """Check that one of the two ways to place a sequence is used, not both."""
-    if positions is not None and offset != 0:
-        raise wrong_value("offset", "be left out where `positions` are given", shown(offset))
+def left_out(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:
+    """Check that options, None by default, are left out where they have no use."""
+    for name, value in namespace.drop_none(**options).items():
+        raise error(name, f"be left out {where}", shown(value))
 
 
 def broadcasts(
@@ -322,6 +334,7 @@ AxisLength: TypeAlias = Annotated[int, axis_length]
 PositiveNumber: TypeAlias = Annotated[float, positive_number]
 OptionalPositiveNumber: TypeAlias = Annotated[float | None, optional(positive_number)]
 Rate: TypeAlias = Annotated[float, rate]
+PositionFunction: TypeAlias = Annotated[Callable[[Array, Array], Array], position_function]
 
 
 class CheckedLayer:
@@ -351,8 +364,7 @@ class CheckedLayer:
 def set_fields(layer: Any, **values: Array) -> None:
     """Set fields of a frozen dataclass while it is made."""
     pytrees.register_waiting()
-    for name, value in values.items():
-        object.__setattr__(layer, name, value)
+    vars(layer).update(values)
 
 
 def shapes_broadcast(shapes: Sequence[Shape]) -> bool:

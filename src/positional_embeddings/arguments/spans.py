@@ -1,5 +1,6 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -95,6 +96,13 @@ class Span(NamedTuple):
         positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 
+    def parts(self, results: Array) -> Iterator[tuple[slice, Array]]:
+        """Yield each range and its part of results, (..., query, column), of these queries."""
+        done = 0
+        for start, stop in self.ranges or ():
+            yield slice(start, stop), results[..., done : done + stop - start, :]
+            done += stop - start
+
     def take(self, array: Array, axis: int, space: Space) -> Array:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
         if array is None or self.size == array.shape[axis]:
@@ -136,12 +144,8 @@ def resolve_positions(
     The library is that of the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
-        for name, value in (("q_len", q_len), ("k_len", k_len), ("offset", offset)):
-            if value is not None:
-                raise wrong_value(name, "be left out with `query_positions`", value)
-        if xp is not None or device is not None:
-            message = "`xp` and `device` must be left out with `query_positions`."
-            raise TypeError(message)
+        checks.left_out("with `query_positions`", q_len=q_len, k_len=k_len, offset=offset)
+        checks.left_out("with `query_positions`", wrong_type, xp=xp, device=device)
         given = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
         keys = given.get("key_positions", query_positions)
         return space_of(**parameters, **given), query_positions, keys
@@ -164,12 +168,10 @@ def length_array(
     """
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
-        numbers = checks.integers(name, lengths)
+        numbers = list(checks.several(name, lengths))
         check_lengths(name, numbers, space)
         return space, space.xp.asarray(numbers, dtype=space.integer, device=device)
-    if xp is not None or device is not None:
-        message = f"`xp` and `device` must be left out where `{name}` is an array."
-        raise TypeError(message)
+    checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     space = space_of(**{name: lengths})
     checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:

@@ -68,9 +68,8 @@ def set_weights(
         for name, array in given.items():
             if tuple(array.shape) != shapes[name]:
                 raise wrong_value(name, f"have shape {shapes[name]}", tuple(array.shape))
-        for option, value in (("dtype", dtype), ("device", device), ("xp", xp)):
-            if value is not None and not is_drawn:
-                raise wrong_value(option, "be left out where every array is given", shown(value))
+        if not is_drawn:
+            checks.left_out("where every array is given", dtype=dtype, device=device, xp=xp)
         if xp is not None and new_space(xp).xp is not space.xp:
             raise wrong_value("xp", "be the library of the given arrays", shown(xp))
         dtype = next(iter(given.values())).dtype if dtype is None else dtype
@@ -207,10 +206,12 @@ def segment_sum(values: Array, segment_ids: Array, num_segments: int, space: Spa
 def _same(first: Array, second: Array) -> bool:
     """Tell whether two arrays are of one library, device and dtype, and hold the same numbers.
 
-    None and a number stand for themselves.
+    None and a number stand for themselves, a list and a tuple for what is in them.
     """
     if first is second:
         return True
+    if isinstance(first, list | tuple) and type(first) is type(second):
+        return len(first) == len(second) and all(map(_same, first, second))
     are_arrays = [hasattr(a, "shape") for a in (first, second)]
     if not all(are_arrays):
         return not any(are_arrays) and bool(first == second)

@@ -92,4 +92,4 @@ def _holds_times(value: Any) -> bool:
         return _holds_times(next(iter(getattr(value, "flat", value)), None))
     is_named = str(dtype).startswith(("Date", "Duration"))  # of polars
     is_time = getattr(dtype, "kind", None) in ("m", "M") or isinstance(value, date | timedelta)
-    return is_named or is_time
+    return is_named or is_time or hasattr(value, "dayofyr")  # of cftime

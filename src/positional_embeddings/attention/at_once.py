@@ -16,7 +16,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     if seen is not scores.layout.keys:
         key, value = seen.take(key, -2, space), seen.take(value, -2, space)
     if scores.mask is None and scores.bias is None:
-        logits = scores.of(products(query, key, space, scores.scale))
+        logits = scores.from_products(products(query, key, space, scores.scale))
         weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         return weighted_sums(weights, value, space), lse
     mask = scores.mask_between(queries, seen) if scores.is_masked else None
@@ -25,7 +25,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         logits = products(query, key, space, scores.scale)
         checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)
-        logits = scores.of(logits, None, mask, to_add)
+        logits = scores.from_products(logits, None, mask, to_add)
         weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         output = weighted_sums(weights, value, space)
         if space.is_finite(checked + space.sum_of_all(output)):
@@ -53,5 +53,5 @@ def _weights(
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
     logits = products(query, key, space, scores.scale)
-    logits = scores.of(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
+    logits = scores.from_products(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
     return softmax(logits, space, scores.sinks, with_lse=scores.with_lse)

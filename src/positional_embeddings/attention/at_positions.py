@@ -84,8 +84,7 @@ class Positions(NamedTuple):
         The keys, (1, key, batch), are for a mask that is no `Mask`; None if none is empty.
         """
         mask, bias = rules.mask, rules.bias
-        if rules.offset is not None:
-            raise wrong_value("offset", "be left out where `positions` are given", rules.offset)
+        checks.left_out("where `positions` are given", offset=rules.offset)
         for name, rule in (("mask", mask), ("bias", bias)):
             self._check_indices(name, rule)
         if isinstance(mask, Mask):

@@ -311,7 +311,7 @@ def attention_weights(
 
 # What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
 # token to 16 keys.
-_known: dict[Any, tuple[Scores, Way]] = {}
+_kept_calls: dict[Any, tuple[Scores, Way]] = {}
 
 # Types of numbers and options by which a call is known.
 _PLAIN_TYPES = {type(None), bool, int, float}
@@ -324,17 +324,17 @@ def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> t
     call. Within a step of a cache, what those without arrays and functions give is kept.
     """
     is_step, mask = isinstance(rules.positions, KVStep), rules.mask
-    kept, key = rules.positions._known if is_step else _known, _key(q, k, v, rules, options)
+    kept, key = rules.positions._known if is_step else _kept_calls, _key(q, k, v, rules, options)
     prepared: tuple[Scores, Way] | None = (kept or {}).get(key)
     if prepared is not None:
         if mask is None or mask._is_fixed:
             return prepared
         scores, way = prepared
         return scores._replace(mask=mask), way
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).of_seen_keys()
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
     way = choose(scores, q, k, v)
     if is_step and key and way is at_once.attend:
-        scores = scores.evaluated(rules)
+        scores = scores.with_arrays(rules)
     keep(kept, key, (scores, way))
     return scores, way
 

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
-from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
+from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan, row_lengths
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
 
@@ -81,15 +81,10 @@ def partial_sums(scores: Scores, query: Array, key: Array, value: Array) -> Arra
 
 def _query_blocks(scores: Scores, query: Array, key: Array) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
-    most, count = most_scores(query, scores.space), prod(_row_lengths(query, key))
+    most, count = most_scores(query, scores.space), prod(row_lengths(query, key))
     reach = scores.reach if scores.has_reach else None
     lengths = query.shape[-2], key.shape[-2], scores.block_size
     return plan(*lengths, most, reach, scores.global_queries(), count)
-
-
-def _row_lengths(query: Array, key: Array) -> list[int]:
-    """Return the lengths of the axes before queries and features."""
-    return [m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True)]
 
 
 def _joined(
@@ -103,12 +98,13 @@ def _joined(
     There are as many columns as features of the values, and some `more`.
     """
     space, query, value = inputs.scores.space, inputs.query, inputs.value
-    rows = _row_lengths(query, inputs.key)
+    rows = row_lengths(query, inputs.key)
     if not space.supports_inplace(query, inputs.key, value):
-        whole, parts = tuple(slice(0, n) for n in rows), []
+        whole = tuple(slice(0, n) for n in rows)
+        parts: list[tuple[slice, Array]] = []
         for block in blocks:
             for queries, (state,) in _attend_rows(inputs, [whole], block):
-                parts += _by_range(result_of(state, space), queries)
+                parts += queries.parts(result_of(state, space))
         parts.sort(key=lambda part: part[0].start)
         return space.xp.concat([result for _, result in parts], axis=-2)
 
@@ -124,7 +120,7 @@ def _joined(
         block, some = piece
         for queries, states in _attend_rows(inputs, some, block):
             for group, state in zip(some, states, strict=True):
-                for at, result in _by_range(result_of(state, space), queries):
+                for at, result in queries.parts(result_of(state, space)):
                     output[(*group, at, slice(None))] = result
 
     threads, blas = threads_for(output)
@@ -135,15 +131,6 @@ def _joined(
     pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
     share(work, pieces, threads, blas)
     return output
-
-
-def _by_range(results: Array, queries: Span) -> list[tuple[slice, Array]]:
-    """Return the results of some queries for each range of them."""
-    parts, done = [], 0
-    for start, stop in queries.ranges or ():
-        parts.append((slice(start, stop), results[..., done : done + stop - start, :]))
-        done += stop - start
-    return parts
 
 
 def inputs_of(scores: Scores, query: Array, key: Array, value: Array) -> Inputs:
@@ -218,7 +205,7 @@ def _meet_keys(
             both = inputs.key, inputs.value
             key, value = (keys.take(slice_broadcast(x, group), -2, space) for x in both)
             nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, space)
-            logits = scores.of(products(query, key, space), nonfinite, None, bias_to_add)
+            logits = scores.from_products(products(query, key, space), nonfinite, None, bias_to_add)
             after = state.update(logits, hidden, value, inputs.headroom, space)
             rows[i] = _Rows(group, query, after)
             del logits  # so that the next ones take the same memory, which is in the cache

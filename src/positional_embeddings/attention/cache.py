@@ -152,7 +152,7 @@ class KVCache(_Value):
         if self.window is not None and self.window > ring:
             raise wrong_value("window", f"be at most `capacity` - `sinks` = {ring}", self.window)
         space, lengths = length_array("lengths", self.lengths, None, None)
-        lengths = _numbers("lengths", lengths)
+        lengths = numbers_of("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
         most = farthest_position(space), "the farthest position"
@@ -265,8 +265,10 @@ class KVCache(_Value):
         if self._stored is None:
             checks.set_fields(self, _stored=Stored())
         oldest = new.xp.maximum(new.oldest, new.after - self._slots.ring)
-        alike = self.lengths.shape[0] // new.after.shape[0]  # sequences that each row stands for
-        lengths, oldest = (new.xp.repeat(rows[:, 0], alike) for rows in (new.after, oldest))
+        lengths, oldest = new.after[:, 0], oldest[:, 0]
+        alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
+        if alike > 1:
+            lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
         cache = self._with(lengths, oldest, self._stored)
         return cache, self._step_to(cache, new)
 
@@ -274,18 +276,18 @@ class KVCache(_Value):
         """Check the tokens of a step, and return them at their positions."""
         mask: Array = None
         state = [self.lengths, self._oldest]
-        if _is_several(tokens):
-            mask, batch = _numbers("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
+        if is_several(tokens):
+            mask, batch = numbers_of("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
-            xp, (lengths, oldest, mask) = _together(space, *state, mask)
+            xp, (lengths, oldest, mask) = together(space, *state, mask)
             if xp is np and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
             before, oldest = lengths[:, None], oldest[:, None]
             positions = before + xp.cumulative_sum(mask, axis=1) - 1
         else:
             count = checks.axis_length("tokens", tokens)
-            xp, (lengths, oldest) = _together(space, *state)
+            xp, (lengths, oldest) = together(space, *state)
             are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
             rows, device = slice(1 if are_alike else None), None if xp is np else space.device
             before, oldest = lengths[rows, None], oldest[rows, None]
@@ -293,7 +295,7 @@ class KVCache(_Value):
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = xp.where(positions < 0, 0, positions)
-        longest = int(after.max()) if xp is np else None
+        longest = max(after[:, 0].tolist()) if xp is np else None
         new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, space)
         if longest is not None:
             self._check_room(new, longest)
@@ -315,10 +317,14 @@ class KVCache(_Value):
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
         positions, key_positions, space = new.positions, new.key_positions(), new.space
-        both = new.xp.concat([positions, key_positions], axis=1)
-        both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
-        count, is_known = positions.shape[1], new.longest is not None
-        rows = (x if self._is_batch_first else x.T for x in (both[:, :count], both[:, count:]))
+        is_known, rows = new.longest is not None, [positions, key_positions]
+        if not (is_known and space.xp is np):
+            both = new.xp.concat(rows, axis=1)
+            both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
+            count = positions.shape[1]
+            rows = [both[:, :count], both[:, count:]]
+        if not self._is_batch_first:
+            rows = [x.T for x in rows]
         of_queries, of_keys = map(frozen_integers, rows)
         is_written, on_host = is_known and space.can_write, None
         if is_known:
@@ -368,13 +374,13 @@ class KVCache(_Value):
         >>> cache.rewind([0, 2]).lengths
         array([5, 3])
         """
-        several = counts if _is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
-        numbers = _numbers("counts", several)
+        several = counts if is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
+        numbers = numbers_of("counts", several)
         if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
             what = f"have shape {tuple(self.lengths.shape)}"
             raise wrong_value("counts", what, tuple(numbers.shape))
         space = space_of(like=self._like)
-        xp, (numbers, lengths, oldest) = _together(space, numbers, self.lengths, self._oldest)
+        xp, (numbers, lengths, oldest) = together(space, numbers, self.lengths, self._oldest)
         after = lengths - numbers
         if xp is np:
             for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
@@ -387,7 +393,7 @@ class KVCache(_Value):
                 if lost > 0:
                     what = "leave the keys that the next query needs"
                     came = f"{shown(numbers.tolist())}: the ring has overwritten {lost} of them"
-                    hint = " Give `empty` a `window`, and a `capacity` above it."
+                    hint = " Give `empty` a `window` and a `capacity` above it, or `drafts`."
                     raise wrong_value("counts", what, came, hint)
         return self._with(after, xp.minimum(oldest, after))
 
@@ -419,12 +425,12 @@ class KVCache(_Value):
         >>> cache.take([1, 1, 0]).lengths
         array([2, 2, 3])
         """
-        indices = _numbers("rows", rows)
+        indices = numbers_of("rows", rows)
         if indices.ndim != 1 or indices.shape[0] == 0:
             what = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", what, tuple(indices.shape))
         space = space_of(like=self._like)
-        xp, (indices, lengths, oldest) = _together(space, indices, self.lengths, self._oldest)
+        xp, (indices, lengths, oldest) = together(space, indices, self.lengths, self._oldest)
         if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         return self._with(xp.take(lengths, indices), xp.take(oldest, indices))
@@ -637,11 +643,12 @@ class KVStep(_Value):
         return Positions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
 
 
-def _is_several(numbers: Any) -> bool:
+def is_several(numbers: Any) -> bool:
+    """Tell whether there is a list or an array, rather than a number."""
     return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
 
 
-def _numbers(name: str, given: Array, *kinds: str) -> Array:
+def numbers_of(name: str, given: Array, *kinds: str) -> Array:
     """Return integers, or what else is asked for, of a list or an array, as NumPy's if possible."""
     numbers: Array = given
     if isinstance(given, list | tuple):
@@ -658,7 +665,7 @@ def _numbers(name: str, given: Array, *kinds: str) -> Array:
     return space.to_numpy(numbers) if space.is_readable(numbers) else numbers
 
 
-def _together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
+def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
     """Return a namespace, and the arrays as integers in it.
 
     It is NumPy if the host can read all of them, else their library, which traces.

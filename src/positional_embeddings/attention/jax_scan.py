@@ -76,7 +76,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
             nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None
             between = scores.mask_between(queries, at), scores.bias_between(queries, at)
             mask, bias = scores.hidden_and_bias(*between)
-            logits = scores.of(products(query, key, space), nonfinite, None, bias)
+            logits = scores.from_products(products(query, key, space), nonfinite, None, bias)
             return state.update(logits, mask, value, inputs.headroom, space)
 
         def visit(state: OnlineSoftmax, element: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:

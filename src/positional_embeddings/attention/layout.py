@@ -17,8 +17,8 @@ class LayoutKey(NamedTuple):
 
     arrays: tuple[tuple[str, Dtype, tuple[Any, ...]], ...]  # name, dtype and shape
     axes: tuple[int, int]  # of features and sequence
-    # What tells several sequences or heads apart ("mask", "bias", "sinks"), and how many.
-    several: tuple[tuple[str, int], ...]
+    # How many sequences the "mask" is for, and how many heads the "bias" or the "sinks", but 1.
+    counts: tuple[tuple[str, int], ...]
     sequences: int | None  # number of all, if it is known
     is_grouped: bool  # whether query heads may share a key head
     needs_lengths: bool  # whether the lengths of the sequences have to be known
@@ -116,7 +116,7 @@ class Layout(NamedTuple):
             array = array[..., None] if name == "mask" else array[:, :, None, :]
         batch, heads = array.shape[2:]
         sizes = [pair for pair in (("mask", batch), (name, heads)) if pair[1] != 1]
-        row_axes = [self.check_several(*pair) for pair in sizes]
+        row_axes = [self.check_count(*pair) for pair in sizes]
         if self.is_merged:
             *of_heads, _ = self.split or ()
             rows = space.xp.permute_dims(array, (3, 2, 0, 1))
@@ -128,7 +128,7 @@ class Layout(NamedTuple):
         array = axes.expand_to_axes(array, (*self.score_axes, *row_axes), len(self.shape), space.xp)
         return self._to_rows(array, self.score_axes, space)
 
-    def check_several(self, name: str, size: int) -> int:
+    def check_count(self, name: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of another; return their axis."""
         what = "sequences" if name == "mask" else "heads"
         if not self.row_axes:
@@ -192,8 +192,8 @@ def _layout(key: LayoutKey, xp: Namespace) -> Layout:
         default_scale=1 / sqrt(max(axes.length(q, feature, "q"), 1)),
     )
     layout = _split_by(layout, heads, key_heads, key)
-    for name, size in key.several:
-        layout.check_several(name, size)
+    for name, size in key.counts:
+        layout.check_count(name, size)
     return layout
 
 
@@ -232,18 +232,18 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
 
 def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: LayoutKey) -> Layout:
     """Split the heads by the key heads that they share, and a merged axis of heads and batch."""
-    several, row_axes = dict(key.several), layout.row_axes
-    is_one = len(row_axes) == 1 and (bool(several) or key_heads is not None)
+    counts, row_axes = dict(key.counts), layout.row_axes
+    is_one = len(row_axes) == 1 and (bool(counts) or key_heads is not None)
     if is_one and layout.score_axes == (0, 1):
         n, axis = layout.shape[row_axes[0]], row_axes[0]
-        split: tuple[int, ...] = _heads_and_batch(several, n, axis)
+        split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
         if key_heads is not None:
-            batch = split[1] if several else key.sequences
+            batch = split[1] if counts else key.sequences
             split = _heads_of_keys_and_batch(key_heads, n, batch, axis)
         return layout._replace(split=split, is_merged=True, is_in_order=False)
-    if is_one and "mask" in several and (len(several) > 1 or key_heads is not None):
+    if is_one and "mask" in counts and (len(counts) > 1 or key_heads is not None):
         what = "not be for several sequences, where `q` has one axis for sequences or heads"
-        raise wrong_value("mask", what, several["mask"])
+        raise wrong_value("mask", what, counts["mask"])
     if heads is None or key_heads is None:
         return layout
     others = tuple(axis for axis in row_axes if axis != heads)
@@ -251,15 +251,15 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: Lay
     return layout._replace(row_axes=(*others, heads), split=split, is_in_order=False)
 
 
-def _heads_and_batch(several: dict[str, int], n: int, axis: int) -> tuple[int, int]:
+def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, int]:
     """Return the lengths that one axis of ``heads * batch`` is split into."""
-    for name, size in several.items():
+    for name, size in counts.items():
         if size * (n // max(1, size)) != n:
             many = "sequences" if name == "mask" else "heads"
             what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
             raise wrong_value(name, f"{what} (heads * batch)", size)
-    sequences = several.get("mask")
-    of_heads = [size for name, size in several.items() if name != "mask"]
+    sequences = counts.get("mask")
+    of_heads = [size for name, size in counts.items() if name != "mask"]
     heads = of_heads[0] if of_heads else n // max(1, sequences or 1)
     if sequences is not None and heads * sequences == n:
         return heads, sequences

@@ -1,6 +1,6 @@
 """Attention on CuPy's arrays: a product, a kernel and a product for each block of queries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from math import prod
 
@@ -9,7 +9,7 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import cublas
 from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, Block, launch
-from positional_embeddings.attention.plan import pack_ranges
+from positional_embeddings.attention.plan import pack_ranges, row_lengths
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.masks.mask import AnyMask, Mask
 from positional_embeddings.masks.points import Window
@@ -34,17 +34,21 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     like = {"dtype": space.dtype, "device": space.device}
     with space.current_device(query.device, xp):
         query, key, value = map(cublas.as_matrices, (query, key, value))
-        shape = (*_rows(query, key), query.shape[-2])
+        shape = (*row_lengths(query, key), query.shape[-2])
         output = xp.empty((*shape, value.shape[-1]), **like)
         lse = xp.empty((*shape, 1), **like) if scores.with_lse else None
         for queries, seen in _query_blocks(scores, query, key):
             # Queries that see nothing meet a key that is hidden.
             longest = scores.block_size or _MOST_KEYS
             key_blocks = pack_ranges(seen.seen_by_any or ((0, 1),), longest)
-            own = [span_of(*queries).take(array, -2, space) for array in (query, output, lse)]
+            span = span_of(*queries)
+            own = [span.take(array, -2, space) for array in (query, output, lse)]
             _attend_block(scores, queries, key_blocks, seen, own, key, value)
             if len(queries) > 1:  # what was taken are no views
-                _put(own[1:], queries, (output, lse))
+                for part, whole in zip(own[1:], (output, lse), strict=True):
+                    if whole is not None:
+                        for at, result in span.parts(part):
+                            whole[..., at, :] = result
     return output, lse
 
 
@@ -58,15 +62,9 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
     return block.scores
 
 
-def _rows(query: Array, key: Array) -> list[int]:
-    """Return the lengths of the axes before queries and features."""
-    pairs = zip(query.shape[:-2], key.shape[:-2], strict=True)
-    return [m if n == 1 else n for n, m in pairs]
-
-
 def _query_blocks(scores: Scores, query: Array, key: Array) -> Iterator[tuple[Ranges, Reach]]:
     """Yield the queries of each block, and the keys that they see."""
-    q_len, rows = query.shape[-2], prod(_rows(query, key))
+    q_len, rows = query.shape[-2], prod(row_lengths(query, key))
     fewest = max(1, _FEWEST_QUERIES * prod(key.shape[:-2]) // rows)
     longest = scores.block_size or (_MOST_QUERIES if scores.has_reach else q_len)
     apart = intersect(scores.global_queries(), ((0, q_len),))
@@ -127,7 +125,7 @@ def _products(
 ) -> Block:
     """Return the products of queries and keys, with all that makes scores of them."""
     space, pairs = scores.space, (span_of(*queries), span_of(*keys))
-    shape = (*_rows(query, key), query.shape[-2], key.shape[-2])
+    shape = (*row_lengths(query, key), query.shape[-2], key.shape[-2])
     products = space.xp.empty(shape, dtype=space.dtype, device=space.device)
     cublas.multiply(query, space.transpose(key), products, space, scores.scale)
     bias = scores.bias_between(*pairs)
@@ -152,13 +150,3 @@ def _window(mask: object) -> Window | None:
         return None
     left, right = map(min, zip(*windows, strict=True))
     return left, right
-
-
-def _put(parts: Sequence[Array], ranges: Ranges, wholes: Sequence[Array]) -> None:
-    """Write what ranges of queries have, (..., query, feature), to their places; None is left."""
-    done = 0
-    for start, stop in ranges:
-        for part, whole in zip(parts, wholes, strict=True):
-            if part is not None:
-                whole[..., start:stop, :] = part[..., done : done + stop - start, :]
-        done += stop - start

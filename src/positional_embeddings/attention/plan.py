@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
@@ -142,6 +143,11 @@ def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     ((start, stop),) = ranges
     middle = (start + stop) // 2
     return ((start, middle),), ((middle, stop),)
+
+
+def row_lengths(query: Array, key: Array) -> list[int]:
+    """Return the lengths of the axes before queries and features."""
+    return [m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True)]
 
 
 def pack_ranges(ranges: Ranges, longest: int) -> list[Ranges]:

@@ -107,8 +107,8 @@ class Rules(NamedTuple):
             raise wrong_type("key_positions", what, shown(key_positions))
         return positions._places_of(arrays["q"], arrays["k"], axes[1], space)
 
-    def several(self, batch: int) -> tuple[tuple[str, int], ...]:
-        """Return what tells several sequences or heads apart, and how many.
+    def counts(self, batch: int) -> tuple[tuple[str, int], ...]:
+        """Return how many sequences the mask is for, and how many heads the bias or sinks, but 1.
 
         A `batch` of sequences have positions of their own.
         """
@@ -121,7 +121,7 @@ class Rules(NamedTuple):
         return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
 
     def first_query(self, layout: Layout, space: Space) -> int:
-        """Return the position of the first query among the keys, after checks of who is there."""
+        """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
         q_len, k_len = layout.queries.size, layout.keys.size
         if not (isinstance(mask, Mask) or isinstance(bias, Bias)):

@@ -64,7 +64,7 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than those beside them."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
-    def of_seen_keys(self) -> "Scores":
+    def with_seen_keys(self) -> "Scores":
         """Return the same scores, with what the mask says of the keys that no query sees."""
         if not self.has_reach:
             return self
@@ -73,7 +73,7 @@ class Scores(NamedTuple):
         seen = keys if some == keys.ranges else span_of(*some)
         return self._replace(seen=seen, is_masked=some != every)
 
-    def evaluated(self, rules: Rules) -> "Scores":
+    def with_arrays(self, rules: Rules) -> "Scores":
         """Return the same scores, with arrays for the mask, and for a bias of numbers alone.
 
         These are the mask and the bias of all queries and the keys that are seen.
@@ -129,7 +129,7 @@ class Scores(NamedTuple):
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return self.space.astype(bias, dtype)
 
-    def of(
+    def from_products(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
     ) -> Array:
         """Return the scores from the products, which it may overwrite.
@@ -192,7 +192,7 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     key = LayoutKey(
         arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
         axes=axes,
-        several=rules.several(batch),
+        counts=rules.counts(batch),
         sequences=sequences,
         is_grouped=options.enable_gqa,
         needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` and a `Bias` are

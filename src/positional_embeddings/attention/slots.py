@@ -96,11 +96,14 @@ class NewTokens(NamedTuple):
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
-        lengths, size = self.before if self.is_joined else self.after, self.slots.capacity
+        if self.first_index is not None:
+            return self._count(self.first_index + self.positions.shape[1])
+        is_joined, size = self.is_joined, self.slots.capacity
+        lengths = self.before if is_joined else self.after
         if self.longest is not None and self.space.can_write:  # without empty slots at the end
-            size = min(size, max(int(lengths.max()), 0 if self.is_joined else 1))
+            size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
-        if not self.is_joined:
+        if not is_joined:
             return held
         new = self.positions
         if self.mask is not None:

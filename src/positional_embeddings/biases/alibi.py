@@ -1,11 +1,13 @@
 """ALiBi: a bias linear in the relative position."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space
 from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
@@ -117,19 +119,21 @@ class ALiBiBias(bias.Bias):
 
     Parameters
     ----------
-    num_heads : int
-        Number of heads, positive, at most 2**20.
+    num_heads : int, optional
+        Number of heads, positive, at most 2**20; the number of `slopes` if None.
     causal : bool, default True
         Slope times (key - query), for use with a causal mask: the keys after a query,
         which the mask hides, get a positive bias. Otherwise minus slope times the
         distance, the same on both sides.
+    slopes : sequence of float, optional
+        The slope of each head, finite; those of `alibi_slopes` if None.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `num_heads` is not positive.
+        If `num_heads` is not positive, or not the number of slopes; if neither is given.
 
     References
     ----------
@@ -141,23 +145,51 @@ class ALiBiBias(bias.Bias):
     array([[ 0.  ,  0.25,  0.5 ],
            [-0.25,  0.  ,  0.25],
            [-0.5 , -0.25,  0.  ]])
+    >>> ALiBiBias(slopes=[1.0, 0.5])(2)[1]
+    array([[-1. , -0.5],
+           [ 0. ,  0. ]])
     """
 
-    num_heads: checks.FeatureCount
+    num_heads: Annotated[int, checks.optional(checks.feature_count)] = None  # type: ignore[assignment]
     causal: Annotated[bool, checks.boolean] = True
+    _: KW_ONLY
+    slopes: Sequence[float] | None = None
 
     _is_fixed = True
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        slopes: Any = self.slopes
+        if slopes is None:
+            if self.num_heads is None:
+                raise wrong_value("num_heads", "be given, or `slopes`", "None")
+            return
+        numbers = slopes.tolist() if hasattr(slopes, "tolist") else slopes
+        if not isinstance(numbers, list | tuple):
+            raise wrong_type("slopes", "be a list or tuple of numbers", shown(slopes))
+        count = checks.feature_count("len(slopes)", len(numbers))
+        if self.num_heads not in (None, count):
+            raise wrong_value("slopes", f"have {self.num_heads} numbers (`num_heads`)", count)
+        slopes = tuple([checks.finite_number(f"slopes[{i}]", x) for i, x in enumerate(numbers)])
+        checks.set_fields(self, num_heads=count, slopes=slopes)
 
     def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.real_relative_positions(query, key, space)
         distance, sign = (relative, 1) if self.causal else (space.xp.abs(relative), -1)
-        slopes = constant_array(_slopes, self.num_heads, sign, dtype=space.dtype, space=space)
+        values = self.num_heads if self.slopes is None else self.slopes, sign
+        slopes = constant_array(_signed, *values, dtype=space.dtype, space=space)
         return distance[..., None] * slopes
 
 
 @lru_cache(maxsize=64)
-def _slopes(num_heads: int, sign: int = 1) -> tuple[float, ...]:
+def _slopes(num_heads: int) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
-    slopes = [sign * 2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [sign * 2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
     return tuple(slopes + between)
+
+
+def _signed(slopes: int | tuple[float, ...], sign: int) -> tuple[float, ...]:
+    """Return slopes, or those of a number of heads, with a sign."""
+    numbers = _slopes(slopes) if isinstance(slopes, int) else slopes
+    return tuple([sign * slope for slope in numbers])

@@ -1,14 +1,15 @@
 """Relative positions, and what the biases by them share."""
 
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import Span, position_array, resolve_positions
 from positional_embeddings.arguments.weights import WeightedLayer
-from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import (
     AnyArray,
@@ -182,9 +183,9 @@ class Bias(WeightedLayer):
             precision, or both lengths and positions are given.
         """
         arrays = self._arrays()
-        if arrays and namespace.drop_none(xp=xp, dtype=dtype, device=device):
-            message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
-            raise TypeError(message)
+        if arrays:
+            own = {"xp": xp, "dtype": dtype, "device": device}
+            checks.left_out("for a bias with its own arrays", wrong_type, **own)
         places = q_len, k_len, offset, query_positions, key_positions
         space, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
         default = next(iter(arrays.values())).dtype if arrays else space.default_float
@@ -195,6 +196,15 @@ class Bias(WeightedLayer):
         query, key = _checked_positions(queries, keys, space, are_integers=self._takes_integers)
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+
+    # NumPy leaves products with its numbers to the bias.
+    __array_ufunc__ = None
+
+    def __mul__(self, factor: float) -> "Bias":
+        """Return the bias times a finite number, as Falcon divides ALiBi's by sqrt(head_size)."""
+        return _ScaledBias(self, checks.finite_number("factor", factor))
+
+    __rmul__ = __mul__
 
     def _formula(self, query: Array | None, key: Array, space: Space) -> Array:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads).
@@ -269,6 +279,33 @@ class Bias(WeightedLayer):
             dtype=dtype,
             name=type(self).__name__,
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _ScaledBias(Bias):
+    """A bias times a number."""
+
+    bias: Bias = field(metadata={"part": True})
+    factor: float
+
+    def __repr__(self) -> str:
+        return f"{self.factor} * {self.bias!r}"
+
+    def __post_init__(self) -> None:
+        kinds = ("_takes_integers", "_is_relative", "_is_fixed")
+        checks.set_fields(self, **{name: getattr(self.bias, name) for name in kinds})
+
+    def _formula(self, query: Array | None, key: Array, space: Space) -> Array:
+        return self.bias._formula(query, key, space) * self.factor
+
+    def _heads(self) -> int:
+        return self.bias._heads()
+
+    def _arrays(self) -> dict[str, Array]:
+        return self.bias._arrays()
+
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Array:
+        return self.bias._by_chunks(dtype, query, key, space) * self.factor
 
 
 def _bias_of_chunk(

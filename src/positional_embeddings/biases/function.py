@@ -1,10 +1,9 @@
 """A bias from a function of positions."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.quiet import as_caller
@@ -56,14 +55,8 @@ class FunctionBias(Bias):
     array([-2., -2., -1., -0.])
     """
 
-    function: Callable[[Array, Array], Array]
+    function: checks.PositionFunction
     num_heads: checks.FeatureCount = 1
-
-    def __post_init__(self) -> None:
-        self._check_fields()
-        function: object = self.function
-        if not callable(function) or isinstance(function, type | Bias):
-            raise wrong_type("function", "be a function of positions", shown(function))
 
     _is_relative = False
 

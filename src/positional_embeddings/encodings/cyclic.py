@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import frexp, ldexp
 
-from positional_embeddings.angles import exact
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
@@ -177,37 +177,6 @@ def _period_parts(period: float, is_double: bool) -> list[float]:  # noqa: FBT00
     return [period, ldexp(1.0, exponent - digits // 2), upper, quarter - upper]
 
 
-# The steps of `_harmonics`, of one number and one harmonic.
-_PREAMBLE = (
-    exact.PREAMBLE
-    + """
-__device__ double low_part(double x) { return x; }
-__device__ double high_part(double x) { return 0; }
-template <typename Integer> __device__ double low_part(Integer x) {
-  return (double)(x % 4294967296ll);
-}
-template <typename Integer> __device__ double high_part(Integer x) {
-  return (double)(x - x % 4294967296ll);
-}
-__device__ double centred(double distance, double period) {
-  distance = distance > period / 2 ? distance - period : distance;
-  return distance < -period / 2 ? distance + period : distance;
-}
-"""
-)
-_TURN = """
-const double of_low = centred(fmod(low_part(x), period), period);
-const double of_high = centred(fmod(high_part(x), period), period);
-const double reduced = centred(of_low + of_high, period), harmonic = i / size + 1;
-const double a = rint(reduced / unit) * unit, b = reduced - a;
-const double quarters = rint(harmonic * reduced / (period / 4));
-const double rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower);
-const double turn = rest / period, low = 0, factor = 1;
-const unsigned quadrant = (int)quarters & 3;
-"""
-_NO_NEGATIVE_ZEROS = "cosine += 0.0; sine += 0.0;"
-
-
 def _by_kernel(x: Array, waves: Sequence[tuple[float, int]], dtype: Dtype, space: Space) -> Array:
     """Return the features in one launch for each period."""
     xp, size = space.xp, x.size
@@ -218,20 +187,20 @@ def _by_kernel(x: Array, waves: Sequence[tuple[float, int]], dtype: Dtype, space
     start = 0
     for period, count in waves:
         parts, block = _period_parts(period, True), encoding[start : start + 2 * count, :]  # noqa: FBT003
-        _kernel(xp)(flat, *parts, size, block[1::2, :], block[::2, :])
+        kernel_of(xp)(flat, *parts, size, block[1::2, :], block[::2, :])
         start += 2 * count
     return xp.reshape(encoding, (rows, *x.shape))
 
 
 @cache
-def _kernel(xp: Namespace) -> Callable[..., None]:
+def kernel_of(xp: Namespace) -> Callable[..., None]:
     """Return the kernel of integers of any width, or of float64."""
     kernel: Callable[..., None] = xp.ElementwiseKernel(
         "X x, float64 period, float64 unit, float64 upper, float64 lower, int64 size",
         "T cosine, T sine",
-        _TURN + exact.COS_SIN_OF_TURN + _NO_NEGATIVE_ZEROS,
+        "cos_sin_of_harmonic(x, period, unit, upper, lower, i / size + 1, cosine, sine)",
         "positional_embeddings_cyclic",
-        preamble=_PREAMBLE,
-        options=exact.OPTIONS,
+        preamble=cuda_text("angles/cos_sin.cu", "encodings/cyclic.cu"),
+        options=OPTIONS,
     )
     return kernel

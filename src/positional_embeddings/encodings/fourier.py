@@ -7,7 +7,7 @@ from typing import Literal
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.features import Arrangement, wavelength
@@ -87,8 +87,7 @@ def fourier_encoding(
     space, dtype = features.real_coordinates("x", x, dtype)
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
-        if wavelengths is not None:
-            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
+        checks.left_out(f"with the preset {preset!r}", wavelengths=wavelengths)
         wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
     if wavelengths is None:
         raise wrong_type("wavelengths", "be given without a `preset`", "None")

@@ -5,7 +5,7 @@ from math import inf, prod
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
@@ -55,20 +55,27 @@ def grid_positions(
     sizes = _sizes(shape)
     space = new_space(xp, device)
     xp = space.xp
-    if dtype is not None:
-        dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        library_dtype = xp.empty(0, dtype=dtype, device=device).dtype
-        is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
-        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
-        if max(sizes) - 1 > (xp.iinfo(library_dtype).max if is_integral else most):
-            raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
+    dtype = position_dtype(dtype, max(sizes) - 1, space)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
         point = xp.floor_divide(point, size)
-    stacked = xp.stack(coordinates[::-1], axis=0)
-    return stacked if dtype is None else xp.astype(stacked, dtype)
+    return xp.astype(xp.stack(coordinates[::-1], axis=0), dtype, copy=False)
+
+
+def position_dtype(dtype: Dtype | None, largest: int, space: Space) -> Dtype:
+    """Return the dtype of coordinates, which has to hold them; if None, the default integer."""
+    if dtype is None:
+        return space.integer
+    xp = space.xp
+    dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+    library_dtype = xp.empty(0, dtype=dtype, device=space.device).dtype
+    is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
+    most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+    if largest > (xp.iinfo(library_dtype).max if is_integral else most):
+        raise wrong_value("dtype", f"hold the coordinates to {largest}", dtype)
+    return dtype
 
 
 @on_given_device
@@ -130,13 +137,12 @@ def grid_encoding(
     """
     sizes = _sizes(shape)
     if len(sizes) > _MOST_COORDINATES:
-        raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", tuple(sizes))
+        raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", sizes)
     dim = checks.feature_count("dim", dim)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.default_float, space)
     channels = 2 * -(-dim // (2 * len(sizes)))
-    where = tuple(sizes)
-    ranges = [space.arange(0, n, where, axis, dim, dtype) for axis, n in enumerate(sizes)]
+    ranges = [space.arange(0, n, sizes, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
 
     def encode(*indices: Array, space: Space) -> Array:
@@ -148,12 +154,9 @@ def grid_encoding(
     return by_chunks("grid_encoding", encode, indices, dim, dtype, space)
 
 
-def _sizes(shape: Sequence[int] | HostArray) -> list[int]:
+def _sizes(shape: Sequence[int] | HostArray) -> tuple[int, ...]:
     """Return the number of points along each coordinate of a grid, after checking it."""
-    shape = shape.tolist() if hasattr(shape, "tolist") else shape
-    if not isinstance(shape, list | tuple):
-        raise wrong_type("shape", "be a list or tuple of integers", shown(shape))
-    sizes = [checks.positive_integer("shape", n) for n in shape]
+    sizes = checks.several("shape", shape, checks.positive_integer)
     if not sizes:
         raise wrong_value("shape", "have one coordinate or more", "()")
     checks.axis_length("prod(shape)", prod(sizes))

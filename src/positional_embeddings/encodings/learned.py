@@ -311,9 +311,8 @@ class LearnedPE(weights.WeightedLayer):
             new = xp.reshape(images, (self.embedding_size, height * width))
             wide = xp.concat([wide[:, :prefix], new], axis=1)
         else:
-            unused = {"grid": grid, "prefix": prefix or None, "antialias": antialias or None}
-            for name, value in namespace.drop_none(**unused).items():
-                raise wrong_value(name, "be left out unless `max_len` is a grid", shown(value))
+            where = "unless `max_len` is a grid"
+            checks.left_out(where, grid=grid, prefix=prefix or None, antialias=antialias or None)
             max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
             # New position j is at j * (old - 1) / (new - 1) among the old ones.
             steps = max(max_len - 1, 1)
@@ -350,8 +349,8 @@ class LearnedPE(weights.WeightedLayer):
         target = axes.target_of(x, space, self, "embedding_size", name)
         feature, seq = target.feature, target.seq
         offset = checks.non_negative_integer("offset", offset)
-        checks.no_positions_and_offset(positions, offset)
         if positions is not None:
+            checks.left_out("where `positions` are given", offset=offset or None)
             target = target.placed(tuple(positions.shape), "positions", space)
             return _Lookup(space, slice(None), [feature, *target.positions])
         size = axes.length(x, seq, name)

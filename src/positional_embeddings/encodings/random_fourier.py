@@ -11,7 +11,7 @@ from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import Space
@@ -164,13 +164,11 @@ def _spectrum(
 ) -> _Spectrum:
     """Return the spectrum of a kernel, after checking the options."""
     checks.choice("kernel", kernel, get_args(Kernel))
-    unused = f"be left out with the kernel {kernel!r}"
-    if nu is not None and kernel != "matern":
-        raise wrong_value("nu", unused, shown(nu))
-    if period is not None and kernel != "periodic":
-        raise wrong_value("period", unused, shown(period))
+    unused = f"with the kernel {kernel!r}"
+    checks.left_out(unused, nu=None if kernel == "matern" else nu)
+    checks.left_out(unused, period=None if kernel == "periodic" else period)
     if checks.boolean("orthogonal", orthogonal) and kernel not in ("gaussian", "matern"):
-        raise wrong_value("orthogonal", unused, "True")
+        checks.left_out(unused, orthogonal=True)
     if kernel == "periodic" and period is None:
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":

@@ -60,6 +60,7 @@ def sinusoidal_encoding(
     start: int | None = None,
     length: float | None = None,
     preset: Preset | None = None,
+    feature_axis: int = 0,
     dtype: Dtype | None = None,
 ) -> Array:
     r"""Return sines and cosines of positions, one frequency for each pair of features.
@@ -103,13 +104,15 @@ def sinusoidal_encoding(
         concatenated, with `endpoint`. "mlx": concatenated, with `endpoint` and
         amplitude :math:`\sqrt{2/\mathrm{dim}}`. "detr": positions from 1 and a
         `length` (needed), to which DETR adds 1e-6.
+    feature_axis : int, default 0
+        Axis of the features in the result; -1 for ``(*positions.shape, dim)``.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of real positions, or
         the library's default for integer ones.
 
     Returns
     -------
-    array, shape (dim, *positions.shape)
+    array, shape (dim, *positions.shape), with the features on `feature_axis`
         :math:`\sin(p\,\theta_i)` and :math:`\cos(p\,\theta_i)`, in the library and on
         the device of `positions`.
 
@@ -158,7 +161,9 @@ def sinusoidal_encoding(
         family.cos_first,
         family.start,
     )
-    return waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
+    encoding = waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
+    axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
+    return space.xp.moveaxis(encoding, 0, axis) if axis else encoding
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:

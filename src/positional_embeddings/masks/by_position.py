@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
@@ -83,7 +83,7 @@ class SlidingWindowMask(_WindowMask):
     ----------
     left, right : int or None
         Numbers of keys before and after its own position that a query sees, zero or more;
-        None for all. ``SlidingWindowMask(w - 1, 0)`` is the causal window of w keys.
+        None for all. ``SlidingWindowMask.of(w)`` is the causal window of w keys.
 
     Raises
     ------
@@ -107,6 +107,32 @@ class SlidingWindowMask(_WindowMask):
 
     left: _WindowSide
     right: _WindowSide
+
+    @classmethod
+    def of(cls, keys: int) -> "SlidingWindowMask":
+        """Return the window of a decoder, in which each query sees its own key and those before.
+
+        Parameters
+        ----------
+        keys : int
+            Number of keys that a query sees, positive, such as `sliding_window` of a configuration.
+
+        Returns
+        -------
+        SlidingWindowMask
+            ``SlidingWindowMask(keys - 1, 0)``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `keys` is not a positive integer.
+
+        Examples
+        --------
+        >>> SlidingWindowMask.of(2)
+        SlidingWindowMask(1, 0)
+        """
+        return cls(checks.position_count("keys", keys) - 1, 0)
 
     def _window(self) -> Window:
         left, right = (ALL_KEYS if n is None else n for n in (self.left, self.right))
@@ -329,18 +355,16 @@ class NeighbourhoodMask(Mask):
     _is_fixed = True
 
     def __post_init__(self) -> None:
-        shape: Any = self.shape
         window: Any = self.window
-        if not isinstance(shape, tuple | list) or not shape:
-            raise wrong_type("shape", "be a tuple of one length or more", shown(shape))
-        shape = tuple(checks.positive_integer(f"shape[{i}]", n) for i, n in enumerate(shape))
+        shape = checks.several("shape", self.shape, checks.positive_integer)
+        if not shape:
+            raise wrong_value("shape", "have one length or more", "()")
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
             raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
         else:
-            check = checks.non_negative_integer
-            window = tuple(check(f"window[{i}]", n) for i, n in enumerate(window))
+            window = checks.several("window", window, checks.non_negative_integer)
         checks.set_fields(self, shape=shape, window=window)
 
     @property

@@ -361,9 +361,7 @@ def check_options(
     if not (is_value or hasattr(mask, "shape")):
         raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
     kind, unused = ("a `Mask`", for_arrays or {}) if is_value else ("an array", for_masks)
-    for name in namespace.drop_none(**unused):
-        message = f"`{name}` must be left out where `mask` is {kind}."
-        raise TypeError(message)
+    checks.left_out(f"where `mask` is {kind}", wrong_type, **unused)
     if is_value and for_masks["q_len"] is None:
         raise wrong_type("q_len", "be given for a `Mask`", "None")
 

@@ -1,13 +1,12 @@
 """Masks drawn in characters."""
 
-from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import AnyArray, Array, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
@@ -101,11 +100,11 @@ def describe_mask(
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
         hidden = mask._between(span_of(*rows).shifted(start), span_of(*columns), k_len, space)
-        picture, sequences = _one_mask(hidden, batch, 1)
+        picture, sequences = _of_sequence(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
         checks.mask("mask", mask, space.xp)
-        picture, sequences = _one_mask(mask, batch, key_axis)
+        picture, sequences = _of_sequence(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
         some_queries = span_of(*rows).take(picture, -2, space)
@@ -137,26 +136,33 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
     return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
-def _one_mask(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
+def _of_sequence(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
-    lengths, at = other_axes("mask", mask, key_axis)
-    size, *others = lengths or (1,)
+    picture, (sequences, *others) = table_at("mask", mask, {"batch": batch}, key_axis)
     if set(others) - {1}:
         what = "have length 1 on axes other than those of batch, queries and keys"
         hint = " Pass one of the masks, such as that of one head."
         raise wrong_value("mask", what, f"shape {tuple(mask.shape)}", hint)
-    if size != 1 and batch >= size:
-        raise wrong_value("batch", f"be below {size}, the batch of `mask`", batch)
-    index = (0 if size == 1 else batch, *(0,) * len(others))
-    return at(index[: len(lengths)]), size
+    return picture, sequences
 
 
-def other_axes(
-    name: str, array: Array, key_axis: int | None
-) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Array]]:
-    """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
+def table_at(
+    name: str, array: Array, numbers: dict[str, int], key_axis: int | None
+) -> tuple[Array, Shape]:
+    """Return the (query, key) table at numbers on its other axes, and how long these are.
+
+    The numbers are named for messages. There is a 0 for each that lacks; one of an axis of length
+    1 is the same for all.
+    """
     if array.ndim < 2:
         raise wrong_value(name, "have axes of queries and keys", f"shape {tuple(array.shape)}")
-    if checks.choice("key_axis", key_axis_of(name, array, key_axis), (1, -1)) == 1:
-        return array.shape[2:], lambda index: array[(..., *index)]
-    return array.shape[:-2], lambda index: array[(*index, ...)]
+    are_last = checks.choice("key_axis", key_axis_of(name, array, key_axis), (1, -1)) == -1
+    sizes = tuple(array.shape[:-2] if are_last else array.shape[2:])
+    if 0 in sizes:
+        raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
+    for (option, number), size in zip(numbers.items(), sizes, strict=False):
+        if number >= size != 1:
+            raise wrong_value(option, f"be below {size}", number)
+    whole = [*numbers.values(), *[0] * len(sizes)]
+    at = [number % size for number, size in zip(whole, sizes, strict=False)]
+    return array[(*at, ...) if are_last else (..., *at)], sizes or (1,)

@@ -4,7 +4,7 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
@@ -142,10 +142,8 @@ class Mask(WeightedLayer):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        name = next(iter(self._arrays()), None)
-        if name is not None and (xp is not None or device is not None):
-            message = f"`xp` and `device` must be left out where `{name}` is an array."
-            raise TypeError(message)
+        for name in self._arrays():
+            checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         space = self._space(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         hidden = self._between(span_of(queries), span_of((0, k_len)), k_len, space)
@@ -417,12 +415,7 @@ class FunctionMask(Mask):
            [0, 1, 0]])
     """
 
-    function: Callable[[Array, Array], Array]
-
-    def __post_init__(self) -> None:
-        function: object = self.function
-        if not callable(function) or isinstance(function, type | Mask):
-            raise wrong_type("function", "be a function of positions", shown(function))
+    function: checks.PositionFunction
 
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1

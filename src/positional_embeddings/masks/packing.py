@@ -57,7 +57,7 @@ def segment_ids_from_lengths(
     if total_len is None:
         if not isinstance(lengths, list | tuple | range):
             raise wrong_type("total_len", "be given where `lengths` is an array", "None")
-        total_len = sum(checks.integers("lengths", lengths))
+        total_len = sum(checks.several("lengths", lengths))
     total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
     space = space_of(lengths=ends)

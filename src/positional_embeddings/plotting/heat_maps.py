@@ -9,9 +9,9 @@ from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, drop_none, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.describe import other_axes
+from positional_embeddings.masks.describe import table_at
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting import axes
 
@@ -287,14 +287,17 @@ def plot_attention(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
-    for name, value in drop_none(**unused).items():
-        what = "a `Mask` or a `Bias`" if is_value else "an array"
-        raise wrong_type(name, f"be left out where `table` is {what}", shown(value))
+    what = "a `Mask` or a `Bias`" if is_value else "an array"
+    checks.left_out(f"where `table` is {what}", wrong_type, **unused)
     several = index if isinstance(index, tuple) else (index,)
-    numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(several)]
+    named = {f"index[{i}]": number for i, number in enumerate(several)}
+    numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
     def pick(array: AnyArray) -> HostArray:
-        one = _at_index(array, numbers, key_axis)
+        one, sizes = table_at("table", array, numbers, key_axis)
+        if len(numbers) > len(sizes):
+            what = f"have at most one number for each further axis of `table` ({array.ndim - 2})"
+            raise wrong_value("index", what, f"{len(numbers)} numbers")
         one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
         return _where_seen(one) if drawn == "weights" else one
 
@@ -307,7 +310,7 @@ def plot_attention(
     else:
         image = _draw_scores(ax, cells, shape, cmap="viridis")
         has_heads = isinstance(table, Mask | Bias) or table.ndim == 3
-        axes.add_colour_bar(image, f"bias of head {numbers[0]}" if has_heads else "bias")
+        axes.add_colour_bar(image, f"bias of head {numbers['index[0]']}" if has_heads else "bias")
     return ax
 
 
@@ -320,19 +323,6 @@ def _kind_of(table: AnyArray | Mask | Bias, of_numbers: str) -> str:
         raise wrong_type("table", what, shown(table))
     is_mask = is_dtype(table.dtype, "bool", space_of(table=table).xp)
     return "mask" if is_mask else of_numbers
-
-
-def _at_index(table: AnyArray | Mask | Bias, numbers: Sequence[int], key_axis: int | None) -> Array:
-    """Return the (query, key) table at some numbers on its other axes, 0 on the rest."""
-    sizes, at = other_axes("table", table, key_axis)
-    if len(numbers) > max(len(sizes), 1):
-        what = f"have at most one number for each further axis of `table` ({len(sizes)})"
-        raise wrong_value("index", what, f"{len(numbers)} numbers")
-    index = [*numbers, *[0] * len(sizes)][: len(sizes)]
-    for i, (number, size) in enumerate(zip(index, sizes, strict=True)):
-        if number >= size != 1:
-            raise wrong_value(f"index[{i}]", f"be below {size}", number)
-    return at(tuple(min(number, size - 1) for number, size in zip(index, sizes, strict=True)))
 
 
 def _where_seen(weights: HostArray) -> Array:

@@ -229,10 +229,7 @@ def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
     """Return the number of pairs of each coordinate."""
     if sections is None:
         return None
-    sections = sections.tolist() if hasattr(sections, "tolist") else sections
-    if not isinstance(sections, list | tuple):
-        raise wrong_type("sections", "be a list or tuple of integers", shown(sections))
-    pairs = tuple(checks.positive_integer("sections", n) for n in sections)
+    pairs = checks.several("sections", sections, checks.positive_integer)
     if sum(pairs) != rotary_dim // 2:
         what = f"add up to {rotary_dim // 2}, half of the rotated features"
         raise wrong_value("sections", what, pairs)

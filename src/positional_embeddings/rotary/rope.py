@@ -318,15 +318,14 @@ class RoPE(checks.CheckedLayer):
         given: Any = positions
         if isinstance(given, list | tuple | range):
             space = new_space(xp, device)
-            numbers = checks.integers("positions", given)
+            numbers = checks.several("positions", given)
             farthest = dtypes.largest_integer(space.integer, space.xp)
             if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
                 raise wrong_value("positions", f"hold positions within {farthest}", shown(wrong))
             given = space.xp.asarray(numbers, dtype=space.integer, device=space.device)
         else:
             space = space_of(positions=given)
-            for name, option in namespace.drop_none(xp=xp, device=device).items():
-                raise wrong_type(name, "be left out where `positions` are an array", shown(option))
+            checks.left_out("where `positions` is an array", wrong_type, xp=xp, device=device)
         space = space.computing_in(checks.float_dtype(dtype, space.default_float, space))
         order: axes.Order = "F" if axes.is_last(self) else "C"
         return RotaryTables(self, self._tables.at_positions(given, order, space))

@@ -8,6 +8,7 @@ float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Annotated, Any, Protocol
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
@@ -32,11 +33,7 @@ def _zero_or_positive(name: str, value: Array) -> float:
     return checks.finite_number(name, value) and checks.positive_number(name, value)
 
 
-def _positive_numbers(name: str, values: Array) -> tuple[float, ...]:
-    """Return a list or tuple of positive numbers as a tuple."""
-    if not isinstance(values, list | tuple):
-        raise wrong_type(name, "be a list or tuple of numbers", shown(values))
-    return tuple(checks.positive_number(name, value) for value in values)
+_positive_numbers = partial(checks.several, check=checks.positive_number, what="numbers")
 
 
 def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:

@@ -31,16 +31,21 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Times are columns of dates of NumPy, pandas or polars, or of Python's datetimes. Calendar
     periods follow the clock on the wall of their time zone, so that 8 o'clock is 8 o'clock before
-    and after a change to daylight saving time, and years are as long as they are. Other spans of
-    time are counted in UTC. Columns that need other options go to encoders of their own, in a
-    `sklearn.compose.ColumnTransformer`.
+    and after a change to daylight saving time, and years are as long as they are, also in the
+    calendars of cftime. Other spans of time are counted in UTC. Columns that need other options go
+    to encoders of their own, in a `sklearn.compose.ColumnTransformer`.
 
     Parameters
     ----------
     encoding : str, default "auto"
         One of:
 
-        - "auto": "cyclic" if `periods` is given, else "fourier";
+        - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
+          the day, the week and the year where they cover most of one, else "fourier"; and if they
+          cover the longest of these twice, or none, the time itself joins them. Latitude and
+          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
+          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
+          all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "sinusoidal": the encoding of Vaswani et al., `dim` features for each column;
@@ -50,11 +55,14 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         - "random_fourier": `dim` random Fourier features of all columns together, whose scalar
           products approach a kernel.
     periods : number, str, timedelta, pandas offset or list of these, optional
-        Periods of "cyclic", which needs them, for every column: numbers for numbers; for times
+        Periods of "cyclic", which needs them, and of "auto": numbers for numbers; for times
         "day", "week", "month", "quarter" and "year" by the calendar, or spans: timedeltas (of
         Python, NumPy or pandas), texts such as "24h", "90min" and "29.53D", and offsets of pandas.
-    harmonics : int or list of int, default 1
-        Harmonics of each period with "cyclic", or one number for each period.
+    harmonics : int or list of int, default 3
+        Harmonics of each period with "cyclic" and "auto", or one number for each period.
+    trend : bool, default False
+        Whether "auto" adds each column of times, or of numbers that are no place, itself, -1 at the
+        least and 1 at the largest value that `fit` saw.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column that `fit` saw. Spans of times are as for `periods`, without the calendar.
@@ -62,14 +70,15 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Number of features of "sinusoidal" for each column, or of "random_fourier", where it is
         even; both need it.
     degree : int, optional
-        Highest degree of "spherical", which needs it; (degree + 1)**2 features.
+        Highest degree of "spherical", which needs it, and of places with "auto", 6 if None;
+        (degree + 1)**2 features.
     length_scale : number, str, timedelta, pandas offset or list of these, optional
         Length over which the kernel of "random_fourier" falls, one, or one for each column.
         It needs it.
     kernel : {"gaussian", "matern", "laplace"}, default "gaussian"
         Kernel of "random_fourier".
     unit : {"degrees", "radians"}, default "degrees"
-        Unit of the places of "spherical".
+        Unit of the places of "spherical" and "auto".
     time_zone : str or datetime.tzinfo, optional
         Zone whose clock calendar periods follow, such as "Europe/Zurich". If None, the zone
         of each column. Times without a zone show a clock already, and are refused with `time_zone`.
@@ -113,18 +122,28 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> import numpy as np
     >>> from positional_embeddings.sklearn import PositionalEncoder
     >>> times = np.asarray([["2024-01-01T06"], ["2024-01-01T12"]], dtype="datetime64[h]")
-    >>> encoder = PositionalEncoder(periods=["day", "year"])
+    >>> encoder = PositionalEncoder(periods=["day", "year"], harmonics=1)
     >>> encoder.fit_transform(times).round(2)
     array([[ 1.  ,  0.  ,  0.  ,  1.  ],
            [ 0.  , -1.  ,  0.01,  1.  ]])
     >>> encoder.get_feature_names_out(["time"]).tolist()
     ['time_sin_24h', 'time_cos_24h', 'time_sin_year', 'time_cos_year']
+
+    Each column by what it holds:
+
+    >>> import pandas as pd
+    >>> dates = pd.date_range("2022-01-01", "2023-12-31")
+    >>> table = pd.DataFrame({"date": dates, "lon": 179.9, "lat": 47.0})
+    >>> names = PositionalEncoder().fit(table).get_feature_names_out()
+    >>> print(len(names), names[0], *names[-3:])
+    62 place_l0_m0 date_sin_year_3 date_cos_year_3 date_trend
     """
 
     encoding: EncodingName = "auto"
     _: KW_ONLY
     periods: Any = None
-    harmonics: int | Sequence[int] = 1
+    harmonics: int | Sequence[int] = 3
+    trend: bool = False
     wavelengths: Any = None
     dim: int | None = None
     degree: int | None = None
@@ -219,9 +238,9 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked_options(self) -> tuple[str, dict[str, Any]]:
         """Return the encoding and its options, after a check that others are left out."""
-        encoding = checks.choice("encoding", self.encoding, ("auto", *ENCODINGS))
-        if encoding == "auto":
-            encoding = "fourier" if self.periods is None else "cyclic"
+        encoding = checks.choice("encoding", self.encoding, tuple(ENCODINGS))
+        if encoding == "auto" and self.wavelengths is not None:
+            encoding = "fourier"
         known, options = signature(ENCODINGS[encoding]).parameters, {}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
@@ -280,9 +299,11 @@ _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not 
 def _kind_of(column: Any) -> str:
     if not isinstance(column, Times):
         return "numbers"
+    if column.model is not None:
+        return f"times of the calendar {column.model}"
     return "times without a zone" if column.zone is None else f"times of the zone {column.zone}"
 
 
 def _first(column: Array) -> Array:
     is_times = isinstance(column, Times)
-    return Times(column.wall[:1], column.utc[:1], column.zone) if is_times else column[:1]
+    return column._replace(wall=column.wall[:1], utc=column.utc[:1]) if is_times else column[:1]

@@ -5,13 +5,14 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 
 from datetime import tzinfo
 from typing import Any, NamedTuple, TypeAlias
-from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.times import dates
+
+time_zone_of = dates.time_zone_of
 
 # A table or a series of pandas or polars, or an array.
 Table: TypeAlias = Any
@@ -29,6 +30,8 @@ def as_table(x: Any, name: str = "X") -> Table:
     if hasattr(x, "map_partitions"):  # of dask
         hint = f" Pass {name}.compute(), or call a fitted estimator by {name}.map_partitions."
         raise wrong_type(name, "be a table in memory", type_name(x), hint)
+    if hasattr(x, "collect"):  # lazy, of polars
+        raise wrong_type(name, "be a table in memory", type_name(x), f" Pass {name}.collect().")
     if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
@@ -49,15 +52,16 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
     for j, key in enumerate(names):
         place, column = f"{name}[{key!r}]", column_of(table, j)
         kind = _kind_of(column)
-        if kind.startswith("text"):
-            hint = " Convert dates, as with pandas.to_datetime."
+        if kind not in ("dates", "spans", "numbers"):
+            first = next(value for value in column if not dates.is_missing(value))
+            hint = dates.remedy_for(first)
             raise wrong_type(place, "hold numbers or dates", kind, hint)
         columns.append((place, kind, column))
     return columns
 
 
 def _kind_of(column: Table) -> str:
-    """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
+    """Return "dates", "spans", "numbers", or the first one of periods or text that is no number."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
     if kind == "m" or name.startswith("Duration"):
         return "spans"
@@ -68,6 +72,8 @@ def _kind_of(column: Table) -> str:
         if any(dates.is_date(value) and not dates.is_missing(value) for value in objects):
             return "dates"
         first = next((value for value in column if not dates.is_missing(value)), None)
+        if hasattr(first, "to_timestamp"):
+            return f"periods, {first!r}"
         try:
             if isinstance(first, str):
                 float(first)
@@ -108,7 +114,10 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
         if kind != "numbers":
             days[j] = dates.days_of(place, column)
         if kind == "dates":
-            zone = dates.zone_of(column)
+            zone, model = dates.zone_of(column), dates.model_of(column)
+            if model is not None:
+                hint = " Pass days_since of the column, and periods in days."
+                raise wrong_value(place, "have dates of the standard calendar", model, hint)
             if np.isnan(days[j]).any():
                 raise wrong_value(place, "have no missing times", "NaT")
         columns.append(Column(j in days, zone))
@@ -147,18 +156,6 @@ def _index_of(name: str, column: Any, names: list[Any], n_columns: int) -> int:
     if column not in names:
         raise wrong_value(name, f"be one of {names}", shown(column))
     return names.index(column)
-
-
-def time_zone_of(time_zone: Any) -> tzinfo | None:
-    """Return a zone from its name, such as "Europe/Zurich"."""
-    if time_zone is None or isinstance(time_zone, tzinfo):
-        return time_zone
-    what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
-    wrong = wrong_value if isinstance(time_zone, str) else wrong_type
-    try:
-        return ZoneInfo(time_zone)
-    except (KeyError, OSError, TypeError, ValueError):  # OSError where the text is no file's name
-        raise wrong("time_zone", what, shown(time_zone)) from None
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

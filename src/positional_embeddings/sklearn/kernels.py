@@ -6,6 +6,7 @@ product concatenates the vectors of its factors.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from math import degrees, exp, hypot, inf, pi, radians, sqrt
@@ -82,12 +83,27 @@ class Factor(Kernel):
         return x[self._at]
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> Array:
-        """Return the length scales that a search begins with: Scott's rule for each column."""
-        return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
+        """Return the length scales that a search begins with: Scott's rule for each column.
+
+        Those of constant columns are infinite, so that they change nothing.
+        """
+        varies = np.ptp(x[self._at], axis=1) > 0
+        if not varies.any():
+            return [1.0] * len(self._at)
+        scales = _rule_of_thumb(x[self._at], weight, np.count_nonzero(varies))
+        return np.where(varies, scales, inf).tolist()
 
     def _scales(self) -> list[float]:
         """Return the width of each feature, in its unit."""
         return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
+
+    def _widened(self, times: float) -> "Factor":
+        """Return a copy whose length scales, which are numbers, are so many times as large."""
+        wider, scale = copy(self), self.length_scale
+        wider.length_scale = (
+            [times * s for s in scale] if isinstance(scale, list) else times * scale
+        )
+        return wider
 
     def _score(self, squared: HostArray, widening: HostArray) -> Array:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""

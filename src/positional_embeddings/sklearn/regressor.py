@@ -5,8 +5,9 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from itertools import chain, product
-from math import inf, isinf, log2, nan
+from math import ceil, inf, isinf, log2, nan
 from typing import Any, NamedTuple
+from warnings import warn
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
@@ -44,10 +45,27 @@ _FARTHEST, _NO_WEIGHT = 2.0, 6.0
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
+# The narrowest kernel of the noise, in octaves of that of the function, and the fewest octaves
+# below the extent of the samples. How many standard errors its likelihood has to be greater than
+# that of constant noise. How many measurements the mean of all variances counts as, in one.
+_FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
+
 _LEAST = 1e-3  # weight of an error in a fit by the lean
 
 # The largest number whose square is finite, nearly, and the least weight relative to the largest.
 _LARGEST, _LIGHTEST = 1e150, 1e-100
+
+# Noise that lasts: distinct places in a line, that many at least; how much the squared error grows
+# without the next ones on either side, at least and at most in itself, and at least in standard
+# errors; and how many times as much again without the next two, at most. That of a smooth function
+# grows more, and faster.
+_FEWEST_IN_LINE, _LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 20, 0.2, 3.0, 3.0, 2.0
+_NOISE_LASTS = (
+    "Neighbouring errors are alike: without the next samples on either side, predictions are "
+    "much worse, and not much worse again without the next two, as where noise lasts. Then "
+    "widths are too small, and bands too narrow for the function. Pass `leave_out`, a span that is "
+    "longer than the noise lasts, or `groups` to `fit`; or filter this warning if it is no noise."
+)
 
 _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "local_linear": checks.boolean,
@@ -75,8 +93,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
         column; spans such as "30D" for columns of times. "loo" takes the width of the least
-        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. A kernel
-        that is given has its own.
+        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. It is
+        infinite for constant columns, which change nothing. A kernel that is given has its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
         False takes their mean, as products, periods and places always do. Slopes shrink where few
@@ -107,13 +125,20 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
         random, always the same ones. NaN if there is one place.
     noise_std_ : array, shape (targets,) or ()
-        Standard deviation of a measurement around the function, taken to be the same everywhere.
+        Standard deviation of a measurement around the function: the root of its mean square, where
+        it changes from place to place.
     n_iter_ : int
         Times that the functions of a sum were smoothed; `max_iter` if they did not settle.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
         Names of the columns, where they have names.
+
+    Warns
+    -----
+    UserWarning
+        If widths are chosen, without `leave_out` and groups, where noise lasts: where the error
+        grows without the next samples on either side, and no faster without the next two.
 
     See Also
     --------
@@ -138,13 +163,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Samples are left out by hiding them; where measurements at one place differ, one of them is left
     out, and the others stay. The square of the noise is the mean square of the leave-one-out errors
     divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the weight of sample
-    :math:`i` in a prediction. The variance of a new measurement is the variance of
-    the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its distance from the
-    samples, as found by hiding balls and half-spaces of samples; at most the spread of `y` around
-    the prediction.
+    :math:`i` in a prediction. It is a mean of these squares near a query, if that makes each of
+    them, left out of it, more likely by twice its standard error (of normal errors). Its kernel is
+    the one of :math:`2^{-3}, 2^{-2}, \ldots` times the length scales that makes them most likely,
+    and two measurements with the mean of all are added to it. The variance of a new measurement is
+    the variance of the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its
+    distance from the samples, as found by hiding balls and half-spaces of samples; at most the
+    spread of `y` around the prediction.
 
     Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
-    that agree.
+    that agree. No measurement counts less for being far from the others: such weights would cost up
+    to 3 % where noise grows, and a third of the rain in a record of daily rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
     gaps that are wider. Give such gaps a kernel of their width.
@@ -153,7 +182,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     ----------
     Nadaraya (1964), On estimating regression; Watson (1964), Smooth regression analysis. Hastie,
     Tibshirani and Friedman (2009), The Elements of Statistical Learning, 6.1 (local lines), 7.10
-    (leaving one out) and 9.1 (backfitting).
+    (leaving one out) and 9.1 (backfitting). Fan and Yao (1998), Efficient estimation of conditional
+    variance functions in stochastic regression. Opsomer, Wang and Yang (2001), Nonparametric
+    regression with correlated errors.
 
     Examples
     --------
@@ -209,6 +240,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         fitted = copy(self)  # a fit that fails leaves this one as it was
         fitted._fit(X, y, sample_weight, groups)
         self.__dict__ = dict(vars(fitted))
+        if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
+            warn(_NOISE_LASTS, UserWarning, stacklevel=3)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
@@ -242,17 +275,18 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             labels, left = np.arange(left.size)[None, :], 1 - 1 / samples.repeats
         return Hidden(labels, labels, radius, left)
 
-    def predict(self, X: Any, *, return_std: bool = False) -> Any:
+    def predict(self, X: Any, *, return_std: bool | str = False) -> Any:
         """Return the value of the smooth function.
 
         Parameters
         ----------
         X : array or table, shape (queries, columns)
             Where to predict, as in `fit`.
-        return_std : bool, default False
+        return_std : bool or "mean", default False
             Also return the standard deviation of a new measurement: noise, the error that the noise
-            of the samples causes, and the error far from samples. It is right on average, not at
-            each place; approximate for a sum of kernels; NaN if there is one sample.
+            of the samples causes, and the error far from samples. "mean" is that of the function,
+            without the noise of a new measurement. Approximate for a sum of kernels; NaN if there
+            is one sample. Some 100 samples or more show where noise changes.
 
         Returns
         -------
@@ -262,14 +296,21 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The standard deviation, if asked for.
         """
         check_is_fitted(self)
-        return_std = checks.boolean("return_std", return_std)
+        if isinstance(return_std, str):
+            checks.choice("return_std", return_std, [True, False, "mean"])
+        else:
+            checks.boolean("return_std", return_std)
         X, times = frames.with_days(X)
         X = validate_data(self, X, reset=False)
         frames.check_times("X", times, self._times)
         frames.check_library(self, "predict", X, self._empty)
-        found = self._smoother.predict(_columns_of("X", X), squares=return_std)
+        x = _columns_of("X", X)
+        found = self._smoother.predict(x, squares=bool(return_std))
         mean = self._restore(found.mean, X.dtype)
-        return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
+        if not return_std:
+            return mean
+        std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
+        return mean, self._restore(std, X.dtype)
 
     def predict_left_out(self) -> Any:
         """Return the prediction for each sample by the samples that are not left out with it.
@@ -322,13 +363,6 @@ def _numbers_of(name: str, array: Array) -> HostArray:
     return numbers.astype(np.float64, copy=False)
 
 
-def _array_of(name: str, values: Any, asarray: Callable[[Any], Any]) -> Array:
-    try:
-        return asarray(values)
-    except ValueError:  # lists of different lengths
-        raise wrong_value(name, "be an array", shown(values)) from None
-
-
 def _columns_of(name: str, array: Array) -> HostArray:
     """Return an array of any library as one of NumPy, (columns, rows)."""
     rows = _numbers_of(name, array)
@@ -337,16 +371,22 @@ def _columns_of(name: str, array: Array) -> HostArray:
     return rows.reshape(rows.shape[0], -1).T
 
 
-def _check_length(name: str, values: HostArray, n: int) -> None:
+def _one_a_sample(name: str, values: Any, n: int, asarray: Callable[[Any], Any]) -> Array:
+    """Return the values as an array, (n,)."""
+    try:
+        values = asarray(values)
+    except ValueError:  # lists of different lengths
+        raise wrong_value(name, "be an array", shown(values)) from None
     if values.shape != (n,):
         raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
+    return values
 
 
 def _checked_weight(weight: Array, X: Array) -> Array:
     space = space_of(X=X)
-    weight = _array_of("sample_weight", weight, partial(space.xp.asarray, device=space.device))
+    asarray = partial(space.xp.asarray, device=space.device)
+    weight = _one_a_sample("sample_weight", weight, X.shape[0], asarray)
     weight = _numbers_of("sample_weight", weight)
-    _check_length("sample_weight", weight, X.shape[0])
     wrong = ~(weight >= 0) | np.isinf(weight)
     if wrong.any():
         came = f"{float(weight[wrong][0])!r} among them"
@@ -358,8 +398,7 @@ def _checked_weight(weight: Array, X: Array) -> Array:
 
 def _checked_labels(groups: Array, n: int) -> Array:
     """Return a number for each label of groups."""
-    labels = _array_of("groups", groups, np.asarray)
-    _check_length("groups", labels, n)
+    labels = _one_a_sample("groups", groups, n, np.asarray)
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
     codes = LabelEncoder().fit_transform(labels)
@@ -419,6 +458,7 @@ class _Sum:
     ) -> None:
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
+        self._local_noise: tuple[Smooth, Array] | None = None
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
         twins = np.maximum(samples.repeats - 1, 1.0)
@@ -432,7 +472,8 @@ class _Sum:
         widths = [[w for f in term for w in _begin(f, samples)] for term in terms]
         self._terms = [self._smooth(term, y) for term in terms]
         self._backfit()
-        if any(widths):
+        self.is_chosen = any(widths)
+        if self.is_chosen:
             for i, (term, of_term) in enumerate(zip(terms, widths, strict=True)):
                 if of_term:
                     y = self._terms[i].y
@@ -472,7 +513,7 @@ class _Sum:
     def _choose(self, term: Term, widths: list["_Width"], y: HostArray) -> list[float]:
         """Set widths of a term by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, hidden = self.samples.x[:, at], self._hidden_from(at)
+        x, weight, hidden = self.samples.x[:, at], self.samples.weight[at], self._hidden_from(at)
         farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
         ridges = _RIDGES if self._is_linear(term) else [inf]
 
@@ -480,17 +521,17 @@ class _Sum:
             found = self._smooth(term, y, ridges).predict(x, hidden, squares=False)
             if np.median(found.distance / farthest) > 1:
                 return inf, inf
-            errors = (self._mean_square(found, y, at) / self._unit).sum(axis=(1, 2))
+            squares = self._squared_errors(found, y, at)
+            errors = (_mean(squares, weights=weight) / self._unit).sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
         return [_search(widths, error, _START if self._n > _MANY else 0)]
 
-    def _mean_square(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
-        """Return the mean squared error of samples that were left out, (..., targets, 1)."""
+    def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
+        """Return the squared errors of samples that were left out, (..., targets, samples)."""
         moved = (found.at_query * self.of_twins[at])[..., None, :]
-        repeated = self.samples.within[:, at] * (1 + moved) ** 2
-        return _mean((found.mean - y[:, at]) ** 2 + repeated, weights=self.samples.weight[at])
+        return (found.mean - y[:, at]) ** 2 + self.samples.within[:, at] * (1 + moved) ** 2
 
     def predict(self, x: HostArray, hidden: Hidden | None = None, *, squares: bool) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
@@ -515,12 +556,75 @@ class _Sum:
         if np.isnan(found.mean).any():
             what = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", what, "none for some sample")
-        square = self._mean_square(found, samples.y, at)
+        errors = self._squared_errors(found, samples.y, at)
         # What the other measurements at a place add to the squared weights.
         twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / samples.repeats[at])
-        squares = _mean(found.squares + twins, weights=samples.weight[at])
-        self.loo_error = np.sqrt(square)[:, 0]
-        self.noise = np.sqrt(square / (1 + squares))[:, 0]
+        parts = 1 + found.squares + twins
+        square, part = (_mean(a, weights=samples.weight[at]) for a in (errors, parts))
+        self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
+        noise = np.where(square > 0, square / part, 1.0)
+        self._find_local_noise(at, np.where(square > 0, errors / parts / noise, 1.0))
+
+    def _find_local_noise(self, at: Array, ratios: HostArray) -> None:
+        """Smooth squared errors over their mean, if others of them predict each one better so."""
+        samples = Samples(*(a[..., at] for a in self.samples))
+        samples = samples._replace(y=ratios, within=np.zeros_like(ratios))
+        hidden = self._hidden_from(at)._replace(labels=self._hidden.labels[:, at])
+        of_twins, least = self.of_twins[at], 0.0
+        for term in self._terms:
+            extent = np.ptp(term.points(samples.x), axis=0).max()
+            last = ceil(log2(max(extent, _LEAST)))
+            for octave in range(min(_FIRST_OCTAVE, last - _OCTAVES), last + 1):
+                wider = [factor._widened(2.0**octave) for factor in term.factors]
+                smooth = Smooth(wider, samples, [inf], self._options)
+                found = smooth.predict(samples.x, hidden, squares=False)
+                noise = self._shrunk(found)
+                # The logarithm of the likelihood, times -2, beyond that of the same noise
+                # everywhere. The last term is for what a measurement says of its own place.
+                own = 2 * found.at_query[0] * of_twins * (ratios / noise) ** 2
+                score = np.log(noise) + ratios / noise - ratios + own
+                mean = _mean(score, weights=samples.weight)
+                within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / samples.repeats)
+                square = _mean((score - mean) ** 2 + within, weights=samples.weight)
+                error = np.sqrt(square / samples.repeats.sum())
+                is_local = mean + _MARGIN * error < 0
+                gain = mean[is_local].sum()
+                if gain < least:
+                    least, self._local_noise = gain, (smooth, is_local)
+
+    def _noise_ratios(self, x: HostArray) -> Array:
+        """Return the variance of a measurement over its mean, (targets, queries)."""
+        if self._local_noise is None:
+            return np.ones((1, 1))
+        smooth, is_local = self._local_noise
+        local = self._shrunk(smooth.predict(x, None, squares=False))
+        return np.where(is_local, local, 1.0)
+
+    def _shrunk(self, found: Predicted) -> Array:
+        """Return local variances over their mean, which counts as some measurements."""
+        one = np.mean(self.samples.weight / self.samples.repeats) / self.samples.weight.max()
+        part = _AS_MEASUREMENTS * one * found.at_query[0]
+        return (found.mean[0] + part) / (1 + part)
+
+    def noise_lasts(self, columns: list[frames.Column] | None) -> bool:
+        """Tell whether errors of neighbours are alike in the only column, or that of times."""
+        x = self.samples.x
+        line = x[[column.is_time for column in columns]] if columns else x
+        line = line[np.ptp(line, axis=1) > 0]
+        rank = np.unique(line, return_inverse=True)[1].reshape(line.shape).astype(np.float64)
+        if not self.is_chosen or line.shape[0] != 1 or rank.max() < _FEWEST_IN_LINE:
+            return False
+        at, errors = _drawn(self._n, _LEAST_LEFT_OUT), []
+        for neighbours in (0, 1, 2):
+            hidden = Hidden(rank[:, at], rank, neighbours, np.zeros(at.size))
+            found = self.predict(x[:, at], hidden, squares=False)
+            squares = (found.mean - self.samples.y[:, at]) ** 2 + self.samples.within[:, at]
+            errors.append((squares / self._unit).sum(axis=0))
+        weight = self.samples.weight[at] / self.samples.weight[at].sum()
+        error, first, second = np.stack([errors[0], *np.diff(errors, axis=0)]) @ weight
+        standard_error = np.linalg.norm(weight * (errors[1] - errors[0] - first))
+        least = max(_LEAST_GROWTH * error, _SURE * standard_error)
+        return bool(least < first < _MOST_GROWTH * error and second < _CONVEX * first)
 
     @cached_property
     def _misfit(self) -> Any:
@@ -535,44 +639,52 @@ class _Sum:
         at = _drawn(thinned.size, _MOST_HIDDEN)
         # Equal phases are one place of the kernel, however they are rounded.
         points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T.round(6)
+        varies = np.ptp(points, axis=1) > 0
+        points = points[varies | ~varies.any()]
         place = np.unique(points, axis=1, return_inverse=True)[1].ravel()
         measured = np.bincount(place, samples.repeats)[place]
+        ratios = self._noise_ratios(samples.x[:, at])
+        variance = self.noise[:, None] ** 2 * ratios
+        # Errors where there is much noise tell little.
+        trust = np.broadcast_to(1 / ratios.mean(axis=0) ** 2, at.shape)
         last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
         def errors(i: int, radius: float) -> Array:
-            """Return errors beyond the noise, distances and leans; one radius is hidden."""
+            """Return errors beyond the noise, distances, leans and trust; one radius is hidden."""
             labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
             hidden = Hidden(labels[:, at], labels, radius, none_left, side)
             found = few.predict(samples.x[:, at], hidden, squares=True)
-            noise = self.noise[:, None] ** 2 * (1 / samples.repeats[at] + found.squares)
+            noise = variance * (1 / samples.repeats[at] + found.squares)
             missed = (samples.y[:, at] - found.mean) ** 2 - noise
-            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.lean])
+            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.lean, trust])
 
         rows = [errors(0, 0.0)]
         first = float(np.median(rows[0][1]))
         # At repeated places there is no error beyond the noise.
-        rows.append(np.zeros((3, np.count_nonzero(measured[at] > 1))))
+        rows.append(np.repeat([[0.0], [0.0], [0.0], [1.0]], (measured[at] > 1).sum(), axis=1))
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
-        missed, distance, lean = np.concatenate(rows, axis=1)
+        missed, distance, lean, trust = np.concatenate(rows, axis=1)
         seen = np.isfinite(missed)
         if not seen.any():  # all samples are at one place of the kernel
             return None
         # Distances at equal steps are one, however they are rounded.
         missed, distance, lean = missed[seen], np.round(distance[seen], 3), lean[seen]
+        trust = trust[seen]
         fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
-        weights = _LEAST + 1 - lean, _LEAST + lean
+        weights = trust * (_LEAST + 1 - lean), trust * (_LEAST + lean)
         return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
 
-    def std(self, found: Predicted) -> Array:
-        """Return the standard deviations of new measurements, (targets, queries)."""
-        variance = self.noise[:, None] ** 2 * (1 + found.squares)
+    def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
+        """Return the standard deviations of the function, or of new measurements, at x."""
+        ratios = self._noise_ratios(x)
+        variance = self.noise[:, None] ** 2 * ratios * (measurements + found.squares)
         if self._misfit is not None:
             around, aside = (fit.predict(found.distance) for fit in self._misfit)
             missed = (1 - found.lean) * around + found.lean * aside
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
-        return np.sqrt(np.minimum(variance, most))
+        return np.sqrt(np.minimum(variance, most * np.maximum(ratios, 1.0)))
 
 
 # Choosing widths.
@@ -607,7 +719,8 @@ def _begin(factor: kernels.Factor, samples: Samples) -> list[_Width]:
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
     extents = np.ptp(factor._encode(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
-    return [_Width(factor, i, first[i], most[i]) for i, g in enumerate(given) if g == LOO]
+    chosen = [i for i, g in enumerate(given) if g == LOO and first[i] < inf]
+    return [_Width(factor, i, first[i], most[i]) for i in chosen]
 
 
 def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:

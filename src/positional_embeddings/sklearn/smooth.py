@@ -97,6 +97,8 @@ class Smooth:
         nothing = _NOTHING - log(self._weight.min())
         self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
         self._is_cut = cutoff is not None
+        # Columns in which samples differ, the others have no slope.
+        self._slopes = max(1, np.count_nonzero(np.ptp(self._places, axis=1)))
         self._tree = KDTree(self.points(samples.x))
 
     def _encode(self, x: HostArray) -> Array:
@@ -215,7 +217,7 @@ class Smooth:
         widening, away = widening[:, 0], away[:, :, None]
         guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in self.ridges)
         tilts = [
-            _tilt(cov, away, guard) if isfinite(ridge) else np.zeros_like(away)
+            _tilt(cov, away, guard, self._slopes) if isfinite(ridge) else np.zeros_like(away)
             for ridge, guard in zip(self.ridges, guards, strict=True)
         ]
         found = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
@@ -231,12 +233,11 @@ class Smooth:
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
 
-def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Array:
+def _tilt(cov: HostArray, away: HostArray, guard: HostArray, slopes: int) -> Array:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
-    f = away.shape[1]
-    tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(f), away)
+    tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(away.shape[1]), away)
     size = np.sqrt(np.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
-    return tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
+    return tilt * np.minimum(_MOST_TILT * slopes**0.5 / size, 1.0)
 
 
 def _squared(query: HostArray, sample: HostArray) -> Array:

@@ -19,8 +19,8 @@ LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
 DAY = 24 * LENGTHS["h"]
 LENGTHS |= {"D": DAY, "W": 7 * DAY}
 
-# The Gregorian calendar repeats after 400 years.
-_DAYS_OF_400_YEARS = 146_097
+# The Gregorian calendar repeats after so many years.
+_YEARS_OF_CALENDAR = 400
 # 1970-01-01 is three days after a Monday.
 _DAYS_SINCE_MONDAY = 3
 
@@ -32,8 +32,15 @@ _PARTS = {"day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
 
+# Days of the months of climate models, whose years are all alike, by the names that cftime has.
+MODEL_MONTHS = {
+    "noleap": (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31),
+    "all_leap": (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31),
+    "360_day": (30,) * 12,
+}
 
-def cycles_of(times: HostArray, period: Duration) -> HostArray:
+
+def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> HostArray:
     """Return where in a period times are: the phase of the day, month, year or another period.
 
     All is done in integers before one division, so that phases are as exact in the far past as
@@ -48,6 +55,8 @@ def cycles_of(times: HostArray, period: Duration) -> HostArray:
         of their first day, and are as long as that very month, quarter or year.
         A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
         above zero starts at 1970-01-01 00:00.
+    model : {"noleap", "all_leap", "360_day"}, optional
+        The calendar of a climate model, if `times` count its days since its 1970-01-01.
 
     Returns
     -------
@@ -75,7 +84,7 @@ def cycles_of(times: HostArray, period: Duration) -> HostArray:
     """
     ticks = _ticks_of("times", times)
     if period in _MONTHS:
-        phase = _phase_of_months(ticks, _MONTHS[period])
+        phase = _phase_of_months(ticks, _MONTHS[period], model)
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
         length = _PARTS[period] if period in _PARTS else length_of("period", period)
@@ -178,14 +187,17 @@ class _Ticks(NamedTuple):
         return values
 
 
-def _phase_of_months(ticks: _Ticks, months: int) -> Array:
+def _phase_of_months(ticks: _Ticks, months: int, model: str | None) -> Array:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     days, rest, day_length = ticks.divided_by(DAY)
-    day = (days % _DAYS_OF_400_YEARS).astype("datetime64[D]")
-    month = day.astype("datetime64[M]").astype(np.int64) // months * months
-    bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
-    start, end = (bound.astype("datetime64[D]") for bound in bounds)
-    since, length = (day - start).astype(np.int64), (end - start).astype(np.int64)
+    if model is None:
+        first_days = np.arange(_YEARS_OF_CALENDAR * 12 + 1).astype("datetime64[M]")
+        starts = first_days.astype("datetime64[D]").astype(np.int64)[::months]
+    else:
+        starts = np.cumsum((0, *MODEL_MONTHS[model]))[::months]
+    day = (days % starts[-1]).astype(np.int64)
+    at = np.searchsorted(starts, day, side="right") - 1
+    since, length = day - starts[at], np.diff(starts)[at]
     if 366 * day_length > _LARGEST_INTEGER:
         since, length = since.astype(object), length.astype(object)
     return (since * day_length + rest) / (length * day_length)

@@ -1,4 +1,4 @@
-"""Dates and spans of time of Python, NumPy, pandas, polars and xarray, and days since an origin.
+"""Dates and spans of time of Python, NumPy, pandas, polars, xarray and cftime; days since a date.
 
 The libraries are known by attributes, so that none of them is imported.
 """
@@ -10,22 +10,27 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.times.calendar import LENGTHS, elapsed, is_timedelta
+from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, elapsed, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
+_JULIAN_DAY_OF_1970 = 2_440_588
 
 # Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
 Dates: TypeAlias = Any
 
 
 class Times(NamedTuple):
-    """Times, NumPy datetime64; both are the same without a zone."""
+    """Times, NumPy datetime64; both are the same without a zone.
+
+    Those of a climate model count the days of its own calendar since its 1970-01-01.
+    """
 
     wall: HostArray
     utc: HostArray
-    zone: str | None  # whose clock it is; None if not present
+    zone: str | None = None  # whose clock it is; None if not present
+    model: str | None = None  # the calendar of a climate model, such as "noleap"
 
 
 def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
@@ -36,9 +41,12 @@ def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
     x : dates or spans of time
         An array of datetime64 or timedelta64, a series or an index of pandas (also with columns of
         pyarrow), a series of polars, an array of xarray, or dates, datetimes and timedeltas of
-        Python: one, a list, or an array of objects. Dates with a time zone are taken in UTC.
-    origin : str, date, datetime or numpy.datetime64, default "1970-01-01"
-        The date that becomes 0, in UTC if it has a time zone. Spans of time do not use it.
+        Python and dates of cftime: one, a list, or an array of objects. Dates with a time zone are
+        taken in UTC. In the calendars "noleap", "all_leap" and "360_day" of climate models, days
+        are those of the calendar itself; other dates of cftime are points in time.
+    origin : str, date, datetime, numpy.datetime64 or date of cftime, default "1970-01-01"
+        The date that becomes 0, in UTC if it has a time zone; one of the same calendar, or the
+        default, for dates of a climate model. Spans of time do not use it.
 
     Returns
     -------
@@ -51,8 +59,8 @@ def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
     TypeError
         If `x` holds something else than dates, or than spans of time.
     ValueError
-        If the time zones in a list differ, one unit of NumPy does not hold all dates of it, spans
-        are in months or years, or `origin` is not one date.
+        If the time zones or calendars in a list differ, one unit of NumPy does not hold all dates
+        of it, spans are in months or years, or `origin` is not one date of the same calendar.
 
     See Also
     --------
@@ -75,20 +83,36 @@ def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
 
 def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray:
     """Return `days_since` of an argument with a name."""
-    times = utc_of(name, values)
-    start = np.datetime64(0, "s")
-    if times.dtype.kind == "m":
-        if np.datetime_data(times.dtype)[0] not in LENGTHS:
-            raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
+    times, start = utc_of(name, values), np.datetime64(0, "s")
+    if times.dtype.kind != "m":
+        start = origin_of(origin, model_of(values))
+    elif np.datetime_data(times.dtype)[0] in LENGTHS:
         times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
-    elif isinstance(origin, str):
+    else:
+        raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
+    return elapsed(times, start, "D", name)
+
+
+def origin_of(origin: Dates, model: str | None) -> Array:
+    """Return an origin as datetime64, for dates of such a calendar."""
+    if isinstance(origin, str):
         try:
-            start = np.datetime64(origin)
+            origin = np.datetime64(origin)
         except ValueError:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
-    else:
-        start = utc_of("origin", origin)
-    return elapsed(times, start, "D", name)
+    start = utc_of("origin", origin)
+    if model_of(origin) != model and np.any(start != np.datetime64(0, "s")):
+        what = f"be 1970-01-01, or a date of the calendar of the dates, {model or 'standard'}"
+        raise wrong_value("origin", what, shown(origin))
+    return start
+
+
+def model_of(dates: Dates) -> str | None:
+    """Return the calendar of a climate model that dates of cftime are in, None for all others."""
+    if str(getattr(dates, "dtype", "object")).lower() != "object":
+        return None
+    calendars = (getattr(date, "calendar", None) for date in np.asarray(dates, dtype=object).flat)
+    return next((calendar for calendar in calendars if calendar in MODEL_MONTHS), None)
 
 
 def utc_of(name: str, values: Dates) -> Array:
@@ -112,7 +136,7 @@ def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
     """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
     utc, own_zone = utc_of(name, dates), zone_of(dates)
     if own_zone is None:
-        return Times(utc, utc, None)
+        return Times(utc, utc, model=model_of(dates))
     zone = own_zone if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
@@ -143,11 +167,12 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     are_durations = bool(present) and is_timedelta(present[0])
     for value in present:
         if not (is_timedelta(value) if are_durations else is_date(value)):
-            raise wrong_type(name, "hold dates alone, or spans of time alone", shown(value))
-    zones = sorted({str(getattr(value, "tzinfo", None)) for value in present})
+            what, hint = "hold dates alone, or spans of time alone", remedy_for(value)
+            raise wrong_type(name, what, shown(value), hint)
+    zones = sorted({str(getattr(v, "calendar", getattr(v, "tzinfo", None))) for v in present})
     if len(zones) > 1:
         hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
-        raise wrong_value(name, "have one time zone", " and ".join(zones), hint)
+        raise wrong_value(name, "have one time zone or calendar", " and ".join(zones), hint)
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
@@ -160,13 +185,20 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     if not is_exact:
         came = " and ".join(sorted(map(str, units)))
         raise wrong_value(name, "have dates that one unit of NumPy holds", came)
-    if zones not in ([], ["None"]):
+    if any(getattr(value, "tzinfo", None) is not None for value in present):
         times = times - ahead_of_utc(name, values, None)
     return times.reshape(objects.shape)
 
 
 def _of_numpy(value: Dates) -> Array | None:
     """Return a date, as its own clock shows it, or a span of time as one of NumPy."""
+    if hasattr(value, "dayofyr"):  # of cftime
+        start = _JULIAN_DAY_OF_1970
+        if value.calendar in MODEL_MONTHS:
+            start = value.replace(year=1970, month=1, day=1).toordinal()
+        minutes = ((value.toordinal() - start) * 24 + value.hour) * 60 + value.minute
+        microseconds = (minutes * 60 + value.second) * 10**6 + value.microsecond
+        return np.datetime64(microseconds, "us")
     value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
     if value is None or hasattr(value, "to_numpy"):  # pandas keeps the unit
         return value if value is None else value.to_numpy()
@@ -186,10 +218,31 @@ def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Arra
 
 
 def is_date(value: object) -> bool:
-    """Tell whether a value is a date of Python, pandas or NumPy."""
-    return isinstance(value, date | np.datetime64)
+    """Tell whether a value is a date of Python, pandas, NumPy or cftime."""
+    return isinstance(value, date | np.datetime64) or hasattr(value, "dayofyr")
+
+
+def remedy_for(value: object) -> str:
+    """Return the sentence that tells how text or periods of pandas become dates, "" for others."""
+    if hasattr(value, "to_timestamp"):
+        return " Convert periods to when they begin, as with to_timestamp of pandas."
+    return " Convert dates, as with pandas.to_datetime." if isinstance(value, str) else ""
 
 
 def is_missing(value: object) -> bool:
     """Tell whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
     return value is None or str(value) in ("nan", "NaT", "<NA>")
+
+
+def time_zone_of(time_zone: Any) -> tzinfo | None:
+    """Return a zone from its name, such as "Europe/Zurich"."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - takes long to import
+
+    if time_zone is None or isinstance(time_zone, tzinfo):
+        return time_zone
+    what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
+    wrong = wrong_value if isinstance(time_zone, str) else wrong_type
+    try:
+        return ZoneInfo(time_zone)
+    except (KeyError, OSError, TypeError, ValueError):  # OSError where the text is no file's name
+        raise wrong("time_zone", what, shown(time_zone)) from None

@@ -105,14 +105,19 @@ def names_of_waves(
     return waves
 
 
+def sign_of_place(text: str) -> int:
+    """Return 1 for the name or the units of a latitude, -1 for a longitude, 0 for anything else."""
+    text = text.lower()
+    return bool(_LATITUDE.search(text)) - bool(_LONGITUDE.search(text))
+
+
 def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:
     """Return which of two coordinates or more is the latitude, and which the longitude.
 
     Names, and standard names and units of the CF conventions, say which it is. If they do not,
     the latitude is the first of the others, then the longitude.
     """
-    # 1 for a latitude, -1 for a longitude, 0 where it is not said.
-    signs = [bool(_LATITUDE.search(t)) - bool(_LONGITUDE.search(t)) for t in map(str.lower, texts)]
+    signs = [*map(sign_of_place, texts)]
     if signs.count(1) > 1 or signs.count(-1) > 1:
         came = " and ".join(repr(text.strip()) for text in texts)
         raise wrong_value(name, "hold one latitude and one longitude", came)

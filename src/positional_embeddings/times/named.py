@@ -7,7 +7,7 @@ the same order.
 
 from collections.abc import Sequence
 from itertools import chain
-from math import inf
+from math import inf, pi
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
@@ -45,6 +45,10 @@ class Coordinate(NamedTuple):
         """
         listed = durations.listed(name, values)
         if not isinstance(self.values, Times):
+            for value in listed:
+                if isinstance(value, str):
+                    what = f"be a positive finite number for the numbers of {self.place}"
+                    raise wrong_type(name, what, shown(value), _OF_NUMBERS)
             return [check(name, number) for number in listed]
         checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
         for duration in checked:
@@ -63,6 +67,19 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
 
+# Parts of the calendar that times are looked at for, and their mean lengths in days; how many of
+# them, and of the steps between times in them, are enough, and with how many of the longest the
+# trend can be told from it (examples/encoders.py).
+_MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
+_LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
+
+_OF_NUMBERS = (
+    " Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder."
+)
+_OF_PLACES = """ Give each place an encoder of its own:
+place = PositionalEncoder("spherical", degree=6)
+make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
+
 
 class Cyclic:
     """Sines and cosines of the harmonics of periods, the same for each coordinate."""
@@ -71,11 +88,12 @@ class Cyclic:
         for coordinate in coordinates:
             self.periods = coordinate.checked("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
-        labels = zip(durations.labels_of("periods", self.periods), self.harmonics, strict=True)
-        each = (
-            [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
-        )
-        self.labels = [*chain.from_iterable(each)]
+        labels = durations.labels_of("periods", self.periods)
+        self.labels = [
+            f"{label}_{harmonic + 1}" if count > 1 else label
+            for label, count in zip(labels, self.harmonics, strict=True)
+            for harmonic in range(count)
+        ]
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
@@ -85,6 +103,24 @@ class Cyclic:
     def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
         return durations.names_of_waves(names, [self.labels] * len(names))
+
+
+class Trend:
+    """A coordinate itself, -1 at the least and 1 at the largest value that this is made from."""
+
+    def __init__(self, coordinates: Coordinates) -> None:
+        (coordinate,) = coordinates
+        self.origin = _first_time(coordinate.values)
+        self.low, self.high = _bounds(_since(coordinate.values, self.origin))
+
+    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:  # noqa: ARG002
+        """Return one block."""
+        x = _since(columns[0], self.origin)[None, ...]
+        return [((x - self.low) - (self.high - x)) / ((self.high - self.low) or 1.0)]
+
+    def names(self, names: Sequence[object]) -> list[str]:
+        """Return a name such as "time_trend"."""
+        return [f"{names[0]}_trend"]
 
 
 class Fourier:
@@ -148,8 +184,8 @@ class Spherical:
     ) -> None:
         _check_numbers(coordinates, "spherical")
         if len(coordinates) != 2:
-            came = f"{len(coordinates)} features"
-            raise wrong_value("X", "have 2 features, latitude and longitude", came)
+            came = ", ".join(c.name for c in coordinates)
+            raise wrong_value("X", "have 2 features, latitude and longitude", came, _OF_PLACES)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.order_of_places(argument, texts)
@@ -196,10 +232,7 @@ class RandomFourier:
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
-        numbers = [
-            column if origin is None else calendar.elapsed(column.utc, origin, duration)
-            for column, origin, duration in zip(columns, self.origins, self.lengths, strict=True)
-        ]
+        numbers = [*map(_since, columns, self.origins, self.lengths)]
         xp = space_of(X=numbers[0]).xp
         x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
         options = {"kernel": self.kernel, "length_scale": self.scales, "rng": self.seed}
@@ -210,7 +243,60 @@ class RandomFourier:
         return durations.names_of_waves(["random"], [[str(i) for i in range(self.dim // 2)]])
 
 
+class ByColumn:
+    """Each coordinate by what it holds.
+
+    Times become sines and cosines of `periods`, or of the parts of the calendar that they cover; a
+    latitude and a longitude, which names and units tell, spherical harmonics; a longitude alone a
+    cycle; and other numbers sines and cosines of `periods`, or of octaves.
+    """
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        periods: Any = None,
+        harmonics: Any = 3,
+        trend: bool = False,
+        degree: int | None = None,
+        unit: Unit = "degrees",
+    ) -> None:
+        checks.boolean("trend", trend)
+        turn = 360.0 if unit == "degrees" else 2 * pi
+        names = ["" if isinstance(c.values, Times) else c.name for c in coordinates]
+        signs = [*map(durations.sign_of_place, names)]
+        place = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
+        # What encodes some coordinates together, and their indices.
+        self.parts: list[tuple[Any, list[int]]] = []
+        if place:
+            degree, own = 6 if degree is None else degree, [coordinates[i] for i in place]
+            self.parts.append((Spherical(own, degree=degree, unit=unit), place))
+        for i, coordinate in enumerate(coordinates):
+            if i not in place:
+                own, cycles, is_long = [coordinate], periods, False
+                if periods is None and isinstance(coordinate.values, Times):
+                    cycles, is_long = _parts_covered(coordinate.values)
+                elif periods is None and signs[i] == -1:
+                    cycles = turn
+                waves = {"periods": cycles, "harmonics": harmonics}
+                encoder = Fourier(own) if cycles is None else Cyclic(own, **waves)
+                self.parts.append((encoder, [i]))
+                if trend or is_long:
+                    self.parts.append((Trend(own), [i]))
+
+    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
+        """Return the blocks of all parts."""
+        each = (encoder.encode([columns[i] for i in at], dtype) for encoder, at in self.parts)
+        return [*chain.from_iterable(each)]
+
+    def names(self, names: Sequence[object]) -> list[str]:
+        """Return the names of all parts."""
+        each = (encoder.names([names[i] for i in at]) for encoder, at in self.parts)
+        return [*chain.from_iterable(each)]
+
+
 ENCODINGS: dict[str, Any] = {
+    "auto": ByColumn,
     "cyclic": Cyclic,
     "fourier": Fourier,
     "sinusoidal": Sinusoidal,
@@ -230,7 +316,7 @@ def _waves(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Ar
     """Return the waves of a period: by the clock on the wall, or of a duration of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc
-        column, period = calendar.cycles_of(times, period), 1.0
+        column, period = calendar.cycles_of(times, period, column.model), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
@@ -242,14 +328,40 @@ def _first_time(column: Column) -> Array | None:
     return times.min() if times.size else np.datetime64(0, "s")
 
 
+def _since(column: Column, origin: Array | None, unit: Duration = "D") -> Array:
+    """Return times as units since an origin, and numbers as they came."""
+    return column if origin is None else calendar.elapsed(column.utc, origin, unit)
+
+
+def _bounds(numbers: Array) -> tuple[float, float]:
+    """Return the least and the largest number; what is missing is left out."""
+    xp = space_of(X=numbers).xp
+    is_missing = xp.isnan(numbers)
+    low, high = xp.where(is_missing, inf, numbers), xp.where(is_missing, -inf, numbers)
+    return float(xp.min(low)), float(xp.max(high))
+
+
+def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
+    """Return the parts of the calendar that times cover, or None, and whether a trend shows."""
+    days = _since(times, _first_time(times))
+    days = np.unique(days[~np.isnan(days)])
+    if days.size < 2:
+        return None, True
+    extent, step = days[-1], np.median(np.diff(days))
+    lengths = {
+        part: length
+        for part, length in _MEAN_DAYS.items()
+        if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
+    }
+    longest = max(lengths.values(), default=0.0)
+    return list(lengths) or None, bool(extent >= _CYCLES_OF_TREND * longest)
+
+
 def _octaves(column: Column) -> list[Duration]:
     """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
     if not isinstance(column, Times):
-        xp = space_of(X=column).xp
-        is_missing = xp.isnan(column)
-        extent = float(xp.max(xp.where(is_missing, -inf, column)))
-        extent -= float(xp.min(xp.where(is_missing, inf, column)))
-        longest = 2 * extent if extent > 0 else 1.0
+        low, high = _bounds(column)
+        longest = 2 * (high - low) if high > low else 1.0
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
     longest = max(2 * calendar.extent_of(column.utc) or calendar.DAY, 2 ** (_OCTAVES - 1))

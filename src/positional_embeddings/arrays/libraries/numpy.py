@@ -13,6 +13,9 @@ from positional_embeddings.arrays.space import Space
 # Products that a float sums one by one, before what it rounds off is seen.
 _MOST_PRODUCTS_SUMMED = 2**13
 
+# Numbers of a table that NumPy multiplies faster by itself than `einsum` is called.
+_NUMBERS_FOR_EINSUM = 2**13
+
 # Numbers of an array from which on sums of its rows take longer than a product with ones.
 _NUMBERS_FOR_PRODUCT = 2**10
 
@@ -63,7 +66,8 @@ class NumPy(Space):
 
     def matmul(self, rows: Array, table: Array) -> Array:
         row_stride, stride = table.strides[-2:]
-        if rows.shape[-2] != 1 or table.itemsize in (abs(row_stride), abs(stride)):
+        is_for_blas = rows.shape[-2] != 1 or table.itemsize in (abs(row_stride), abs(stride))
+        if is_for_blas or table.size <= _NUMBERS_FOR_EINSUM:
             return rows @ table
         # A product of one row with a table that BLAS does not take, since neither of its axes is
         # contiguous, takes ten times as long as a sum of products. In parts, so that no long sum

@@ -1,0 +1,43 @@
+// Adds weighted sums to the output, or finds them there, and corrects those that are not finite; it
+// follows block.cu. A block has the features of one query, and each of its threads every
+// blockDim.x-th of them. If one of them is not finite, all threads add up the values again, without
+// those of hidden keys; if a value that is left is not finite, the output and the logarithm of the
+// sum of exponentials are NaN.
+extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
+  const Index row = blockIdx.x;
+  output += start_of(plan.output, plan, row);
+  value += start_of(plan.value, plan, row);
+  Number* const own = sums ? sums + row * plan.features : output;
+  int is_wrong = 0;
+  for (Index at = threadIdx.x; at < plan.features; at += blockDim.x)
+    is_wrong |= !isfinite(own[at]);
+  if (__syncthreads_or(is_wrong)) {  // the same answer for all threads
+    is_wrong = 0;
+    for (Index at = threadIdx.x; at < plan.features; at += blockDim.x) {
+      double sum = 0;
+      for (Index i = 0; i < plan.keys; i++) {
+        const Index place = row * plan.keys + i;
+        Number weight = halves ? static_cast<Number>(halves[place]) : scores[place];
+        if (weight == 0 && signbit(weight)) continue;
+        if (halves) {
+          const Number rest = static_cast<Number>(halves[gridDim.x * plan.keys + place]);
+          weight = (weight + rest) / SCALE_OF_HALVES;
+        }
+        const Number number =
+            static_cast<Number>(value[i * plan.value.key + at * plan.value.feature]);
+        is_wrong |= !isfinite(number);
+        sum += static_cast<double>(weight) * static_cast<double>(number);
+      }
+      own[at] = static_cast<Number>(sum);
+    }
+  }
+  if (sums)
+    for (Index at = threadIdx.x; at < plan.features; at += blockDim.x) {
+      is_wrong |= !isfinite(output[at]);
+      output[at] += own[at];
+    }
+  if (!__syncthreads_or(is_wrong)) return;
+  for (Index at = threadIdx.x; at < plan.features; at += blockDim.x)
+    output[at] = infinity - infinity;
+  if (lse && threadIdx.x == 0) lse[start_of(plan.lse, plan, row)] = infinity - infinity;
+}

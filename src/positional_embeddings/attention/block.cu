@@ -1,0 +1,33 @@
+// What softmax.cu and add_sums.cu begin with: the arguments of a kernel, for a block of queries.
+// cupy_kernels.py puts before it what it depends on: NUMBER, GIVEN, SCALE_OF_HALVES and ROW_AXES,
+// which counts the axes of the rows of scores, those of heads and batches, and the queries.
+#include <cupy/float16.cuh>
+#include <cupy/bfloat16.cuh>
+
+typedef NUMBER Number;  // of scores, output and state
+typedef GIVEN Given;  // of keys and values
+typedef long long Index;
+
+// What a call does not need is a null pointer. Scores, halves, state and sums have a row for each
+// query, one after another; the other arrays have the steps of the plan.
+struct Steps { Index row[ROW_AXES], key, feature; };  // in numbers, 0 where an array broadcasts
+struct Plan {
+  Index lengths[ROW_AXES], keys, key_features, features;
+  Index low, high;  // query i sees the keys from i + low to below i + high at most
+  Index goes_on;  // 1 if there are a state and an output of earlier keys
+  Steps mask, bias, sinks, key, value, output, lse;
+};
+#define ARGUMENTS \
+  Number* scores, Given* halves, Number* state, Number* sums, const bool* mask, \
+  const Number* bias, const Number* sinks, const Given* key, const Given* value, Number* output, \
+  Number* lse, const Number softcap, const Number largest, const Number infinity, const Plan plan
+
+// Where the part of an array begins that belongs to a row of scores.
+__device__ Index start_of(const Steps& steps, const Plan& plan, Index row) {
+  Index start = 0;
+  for (int axis = ROW_AXES - 1; axis >= 0; axis--) {
+    start += row % plan.lengths[axis] * steps.row[axis];
+    row /= plan.lengths[axis];
+  }
+  return start;
+}

@@ -1,0 +1,505 @@
+"""The caches of all layers of a model, and what a step of a decoder does with them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.weights import WeightedLayer
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.find import new_space, on_given_device, space_of
+from positional_embeddings.arrays.kept import keep, once
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    Device,
+    Dtype,
+    Namespace,
+    np,
+)
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.cache import (
+    POSITIONS,
+    KVCache,
+    KVStep,
+    is_several,
+    numbers_of,
+    together,
+)
+from positional_embeddings.attention.store import NEW_ALONE
+from positional_embeddings.masks.mask import frozen_integers
+from positional_embeddings.models.attention_layers import AttentionLayer
+from positional_embeddings.rotary.tables import RotaryTables
+
+# The name of keys and values so far in errors about arrays of two libraries.
+BUFFERS = "buffers` of a cache, whose library is its `xp="
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecoderCache(WeightedLayer):
+    """The keys and values of all layers of a model, and where the positions of their tokens are.
+
+    `empty` makes it. Each step stores its tokens after the last ones, and returns the next cache.
+    NumPy, CuPy and PyTorch write to the same buffers in each step; to go on from an earlier cache,
+    `rewind` it by 0. The buffers of JAX belong to one cache.
+
+    Parameters
+    ----------
+    layers : tuple of AttentionLayer or None
+        What the attention of each layer does; None for a layer without.
+    caches : tuple of KVCache
+        One for each distinct `window` of the layers; a window is a ring.
+    buffers : list of tuple or None
+        The keys and the values of each layer.
+
+    Examples
+    --------
+    Two layers, a prompt of three tokens, and a token more:
+
+    >>> import numpy as np
+    >>> from positional_embeddings import AttentionLayer, CausalMask, RoPE
+    >>> axes = {"feature_axis": -1, "seq_axis": -2}
+    >>> layer = AttentionLayer(4, 8, rope=RoPE(8, 64, **axes), mask=CausalMask(), **axes)
+    >>> cache = DecoderCache.empty([layer, layer], batch=1, capacity=16)
+    >>> for count in (3, 1):
+    ...     cache, step = cache.step(count)
+    ...     for number in range(2):
+    ...         q, k, v = np.ones((3, 1, 4, count, 8))  # (batch, heads, seq, head)
+    ...         attended = step.attend(number, q, k, v)
+    >>> step.positions, attended.shape
+    (array([[3]]), (1, 4, 1, 8))
+    """
+
+    layers: tuple[AttentionLayer | None, ...]
+    caches: tuple[KVCache, ...] = field(metadata={"part": True})
+    buffers: list[tuple[Array, ...] | None] = field(metadata={"weight": True})
+    # Where positions were given: by how much the next ones are ahead of the numbers of tokens, and
+    # these numbers after the step that gave them; both (batch,).
+    _ahead: Array = field(default=None, init=False, metadata={"weight": True})
+    _since: Array = field(default=None, init=False, metadata={"weight": True})
+    # The cache of each layer, and how many coordinates positions have, 0 without their axis.
+    _cache_of: tuple[int, ...] = field(init=False)
+    _coordinates: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        of_window = {cache.window: index for index, cache in enumerate(self.caches)}
+        attending = [layer for layer in self.layers if layer is not None]
+        coordinates = {len(layer.rope.sections or ()) for layer in attending if layer.rope}
+        if len(coordinates) > 1:
+            what = "rotate by as many coordinates as one another"
+            raise wrong_value("layers", what, f"{sorted(coordinates)} `sections`")
+        windows = [None if layer is None else layer.window for layer in self.layers]
+        checks.set_fields(
+            self,
+            _cache_of=tuple([of_window.get(w, of_window.get(None, 0)) for w in windows]),
+            _coordinates=max(coordinates, default=0),
+        )
+
+    @classmethod
+    @on_given_device
+    def empty(
+        cls,
+        layers: Sequence[AttentionLayer | None],
+        batch: int,
+        capacity: int,
+        *,
+        drafts: int = 0,
+        xp: Namespace | None = None,
+        dtype: Dtype | None = None,
+        device: Device | None = None,
+    ) -> "DecoderCache":
+        """Return a cache without tokens.
+
+        Parameters
+        ----------
+        layers : list or tuple of AttentionLayer or None
+            What the attention of each layer does; None for a layer without. All have the same axes,
+            and arrays of four.
+        batch : int
+            Number of sequences, positive.
+        capacity : int
+            Number of tokens of the longest sequence, positive. Layers with a `window` keep no more
+            than that many keys.
+        drafts : int, default 0
+            Number of tokens that `rewind` can take back in layers with a window, 0 or more.
+        xp, dtype, device : optional
+            Array library (NumPy if None), real dtype (its default if None) and device of keys and
+            values.
+
+        Returns
+        -------
+        DecoderCache
+            With zeros in all buffers.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is out of range, there is no layer, or layers have no axes, or other ones
+            than one another.
+        """
+        space = new_space(xp, device)
+        dtype = checks.float_dtype(dtype, space.default_float, space)
+        batch = checks.axis_length("batch", batch)
+        capacity = checks.axis_length("capacity", capacity)
+        drafts = checks.non_negative_integer("drafts", drafts)
+        if not isinstance(layers, list | tuple):
+            raise wrong_type("layers", "be a list or tuple of AttentionLayer", shown(layers))
+        for index, layer in enumerate(layers):
+            if not (layer is None or isinstance(layer, AttentionLayer)):
+                raise wrong_type(f"layers[{index}]", "be an AttentionLayer or None", shown(layer))
+        alike = {layer: layer for layer in layers if layer is not None}  # equal ones share an `id`
+        all_axes = {(layer.feature_axis, layer.seq_axis) for layer in alike}
+        if len(all_axes) != 1 or None in next(iter(all_axes)):
+            what = "be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2"
+            raise wrong_value("layers", what, f"axes {sorted(all_axes, key=str)}")
+        ((feature_axis, seq_axis),) = all_axes
+        options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "xp": xp, "device": device}
+        # A window that holds the longest sequence forgets nothing.
+        windows = {
+            layer: layer.window if (layer.window or capacity) < capacity else None
+            for layer in alike
+        }
+        caches = {
+            window: KVCache.empty(
+                batch,
+                capacity if window is None else min(capacity, window + drafts),
+                window=window,
+                **options,
+            )
+            for window in windows.values()
+        }
+        zeros = partial(space.xp.zeros, dtype=dtype, device=device)
+        buffers = [
+            layer
+            and tuple(map(zeros, _shapes_of(layer, batch, caches[windows[layer]].capacity)[1:]))
+            for layer in layers
+        ]
+        kept = tuple([layer and alike[layer] for layer in layers])
+        return cls(kept, tuple(caches.values()), buffers)
+
+    def __repr__(self) -> str:
+        lengths, count = self.lengths, len(self.layers)
+        of_tokens = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
+        return f"DecoderCache(<{count} layers>, capacity={self.capacity}, lengths={of_tokens})"
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots of the layers that keep most."""
+        return max(cache.capacity for cache in self.caches)
+
+    @property
+    def lengths(self) -> Array:
+        """Number of tokens of each sequence so far, (batch,)."""
+        return self.caches[0].lengths
+
+    def step(
+        self, tokens: int | AnyArray | Sequence[Any], /, *, positions: AnyArray | None = None
+    ) -> tuple["DecoderCache", "DecoderStep"]:
+        """Return the cache with new tokens, and what attends with them in each layer.
+
+        Parameters
+        ----------
+        tokens : int, or list or array of int or bool, shape (batch, seq)
+            Number of new tokens of each sequence, positive; or a tokenizer's attention mask, 1 at
+            tokens and 0 at padding, which may be anywhere.
+        positions : array of int, optional
+            Positions that queries and keys are rotated to, such as those of `multimodal_positions`:
+            of shape (seq,), or (batch, seq) or (seq, batch) in the order of the axes of queries,
+            after an axis of coordinates if the layers rotate by several. If None, tokens count on
+            from the last ones, in all coordinates. What a query sees, and a bias, go by the order
+            of the tokens.
+
+        Returns
+        -------
+        cache : DecoderCache
+            The cache after these tokens, once all layers have attended.
+        step : DecoderStep
+            What rotates, stores and attends in each layer.
+
+        Raises
+        ------
+        TypeError
+            If `tokens` are neither a number nor integers or booleans, or `positions` no integers of
+            the library of the cache.
+        ValueError
+            If the number is not positive, or the mask has another batch, no tokens, or, where it
+            can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
+            another shape.
+        """
+        pairs = [cache.step(tokens) for cache in self.caches]
+        counted = pairs[0][1].positions
+        following = self._with(caches=tuple([cache for cache, _ in pairs]))
+        if positions is not None:
+            positions = self._checked_positions(positions, counted)
+            checks.set_fields(following, **following._ahead_of(tokens, positions))
+        elif self._ahead is None:
+            positions = self._for_coordinates(counted, space_of(positions=counted))
+        else:
+            space = space_of(positions=counted)
+            ahead = space.xp.asarray(self._ahead, dtype=counted.dtype, device=space.device)
+            rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
+            positions = self._for_coordinates(counted + rows, space)
+        step = object.__new__(DecoderStep)
+        checks.set_fields(
+            step,
+            positions=frozen_integers(positions),
+            _cache=following,
+            _steps=tuple([one for _, one in pairs]),
+            _known={},
+        )
+        return following, step
+
+    def _for_coordinates(self, counted: Array, space: Space) -> Array:
+        """Return positions that are the same in all coordinates."""
+        return space.xp.stack([counted] * self._coordinates) if self._coordinates else counted
+
+    def _checked_positions(self, positions: Array, counted: Array) -> Array:
+        """Check positions, and return them with as many axes as those that are counted."""
+        space = space_of(positions=positions, **{POSITIONS: counted})
+        checks.integral("positions", positions, space.xp)
+        seq_axis = int(self.caches[0]._is_batch_first)
+        count, batch = counted.shape[seq_axis], self.lengths.shape[0]
+        leading = (self._coordinates,) if self._coordinates else ()
+        of_all = (batch, count) if seq_axis else (count, batch)
+        shape, own = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
+        fits = own == (count,) or (len(own) == 2 and all(map(checks.broadcasts_to, own, of_all)))
+        if (
+            shape[: len(leading)] != leading
+            or not fits
+            or own[-1 if len(own) == 1 else seq_axis] != count
+        ):
+            what = f"have shape {(*leading, count)} or {(*leading, *of_all)}"
+            raise wrong_value("positions", what, shape, NEW_ALONE)
+        if len(own) == 1:
+            return positions[..., None, :] if seq_axis else positions[..., None]
+        return positions
+
+    def _ahead_of(self, tokens: Any, positions: Array) -> dict[str, Array]:
+        """Return by how much the positions after these are ahead of the numbers of tokens."""
+        mask = numbers_of("tokens", tokens, "bool", "integral") if is_several(tokens) else None
+        given = [positions, self.lengths] + ([] if mask is None else [mask])
+        xp, (positions, lengths, *masks) = together(space_of(positions=positions), *given)
+        if self._coordinates:
+            positions = xp.max(positions, axis=0)
+        if not self.caches[0]._is_batch_first:
+            positions = positions.T
+        for mask in masks:  # padding has no place
+            positions = xp.where(mask == 1, positions, -1)
+        return {"_ahead": xp.max(positions, axis=1) + 1 - lengths, "_since": lengths}
+
+    def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "DecoderCache":
+        """Return the cache without its last tokens, such as refused drafts.
+
+        Parameters
+        ----------
+        counts : int, or list or array of int, shape (batch,)
+            Number of tokens to forget, of all sequences or of each, from 0 to their number.
+
+        Returns
+        -------
+        DecoderCache
+            With the same buffers.
+
+        Raises
+        ------
+        TypeError
+            If `counts` are not integers.
+        ValueError
+            If `counts` have the wrong shape, or, where they can be read, one is out of range, a
+            window has lost keys that the next query needs, or the tokens are some of those whose
+            positions were given.
+        """
+        rewound = self._with(caches=tuple([cache.rewind(counts) for cache in self.caches]))
+        after, since = rewound.lengths, self._since
+        if (
+            isinstance(after, np.ndarray)
+            and isinstance(since, np.ndarray)
+            and np.any(after < since)
+        ):
+            what = "leave all tokens whose `positions` were given"
+            hint = " Go on from the cache before that step: rewind it by 0."
+            raise wrong_value("counts", what, shown(counts), hint)
+        return rewound
+
+    def take(self, rows: Sequence[int] | AnyArray, /) -> "DecoderCache":
+        """Return the cache of some sequences, such as the best beams, with buffers of its own.
+
+        Parameters
+        ----------
+        rows : list or array of int, shape (new_batch,)
+            Index of the sequence that each new one continues.
+
+        Returns
+        -------
+        DecoderCache
+            With as many sequences as `rows`.
+
+        Raises
+        ------
+        TypeError
+            If `rows` are not integers.
+        ValueError
+            If `rows` do not have one axis, or, where it can be read, one is not a sequence.
+        """
+        caches = tuple([cache.take(rows) for cache in self.caches])
+        cache = self.caches[0]
+        space = space_of(like=cache._like)
+        indices = space.xp.asarray(
+            numbers_of("rows", rows), dtype=space.integer, device=space.device
+        )
+        batch: Any = axes.batch_axis(4, *_axes_of(cache))
+        buffers = [
+            pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
+            for pair in self.buffers
+        ]
+        taken = self._with(caches=caches, buffers=buffers)
+        if self._ahead is not None:
+            xp, (at, *of_rows) = together(space, indices, self._ahead, self._since)
+            ahead, since = (xp.take(numbers, at) for numbers in of_rows)
+            checks.set_fields(taken, _ahead=ahead, _since=since)
+        return taken
+
+    def _with(self, **changed: Any) -> "DecoderCache":
+        """Return another cache of the same layers, with a list of buffers of its own."""
+        cache = object.__new__(type(self))
+        checks.set_fields(cache, **(vars(self) | {"buffers": [*self.buffers]} | changed))
+        return cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecoderStep(WeightedLayer):
+    """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
+
+    `DecoderCache.step` makes it.
+
+    Parameters
+    ----------
+    positions : array of int
+        Position of each new token, which queries and keys are rotated to: (batch, seq), or (seq,
+        batch) if features come first, after an axis of coordinates if the layers rotate by several.
+        The batch is 1 if they are the same for all sequences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from positional_embeddings import AttentionLayer, CausalMask
+    >>> layer = AttentionLayer(4, 8, mask=CausalMask(), feature_axis=-1, seq_axis=-2)
+    >>> cache, step = DecoderCache.empty([layer], batch=2, capacity=16).step(3)
+    >>> step.attend(0, *np.ones((3, 2, 4, 3, 8))).shape
+    (2, 4, 3, 8)
+    """
+
+    positions: Array = field(metadata={"weight": True})
+    # After the step, and the steps of its caches.
+    _cache: DecoderCache = field(init=False, metadata={"part": True})
+    _steps: tuple[KVStep, ...] = field(init=False, metadata={"part": True})
+    # The tables of each rotary embedding by its `id`, and what is known of tokens of NumPy of each
+    # form for each layer.
+    _known: dict[Any, Any] = field(init=False, compare=False)
+
+    def __repr__(self) -> str:
+        return f"DecoderStep(positions=<{shown(self.positions)}>)"
+
+    def attend(
+        self, layer: int, q: Array, k: Array, v: Array, /, *, sinks: AnyArray | None = None
+    ) -> Any:
+        """Rotate queries and keys, store keys and values, and attend to all so far.
+
+        Once for each layer.
+
+        Parameters
+        ----------
+        layer : int
+            Number of the layer, from 0.
+        q : array, shape (batch, num_heads, seq, head_size)
+            Queries of the new tokens, in the dtype of the cache. The axes are in the order that the
+            layers have, such as (head_size, seq, num_heads, batch).
+        k : array, shape (batch, num_kv_heads, seq, head_size)
+            Keys of the new tokens.
+        v : array, shape (batch, num_kv_heads, seq, value_size)
+            Values of the new tokens.
+        sinks : array, shape (num_heads,), optional
+            Weights of the heads, if the layer `has_sinks`.
+
+        Returns
+        -------
+        array, shape (batch, num_heads, seq, value_size)
+            The output of the attention.
+
+        Raises
+        ------
+        TypeError
+            If an array is of another library or dtype than the cache.
+        ValueError
+            If a shape does not fit, or there is no such layer; where it can be known, if the layer
+            has attended in this step already, or its last tokens are not those before the step.
+        """
+        cache, number = self._cache, checks.non_negative_integer("layer", layer)
+        if number >= len(cache.layers):
+            raise wrong_value("layer", f"be from 0 to {len(cache.layers) - 1}", shown(layer))
+        rule, pair = cache.layers[number], cache.buffers[number]
+        if rule is None or pair is None:
+            raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
+        step, (keys, values) = self._steps[cache._cache_of[number]], pair
+        form: Any = None
+        if type(q) is type(k) is type(v) is np.ndarray:
+            form = id(rule), q.shape, q.dtype, k.shape, k.dtype, v.shape, v.dtype
+        space, tables = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
+        if tables is not None:
+            q, k = rule._rotated(q, tables, space), rule._rotated(k, tables, space)
+        keys, seen_keys = step.store(keys, k)
+        values, seen_values = step.store(values, v)
+        cache.buffers[number] = keys, values
+        return rule._attend(q, seen_keys, seen_values, sinks, positions=step)
+
+    def _prepared(
+        self, form: Any, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array
+    ) -> tuple[Space, RotaryTables | None]:
+        """Check new tokens, and return their space and the tables that rotate them."""
+        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
+        cache, step = self._cache.caches[0], self._steps[0]
+        count = step.positions.shape[int(cache._is_batch_first)]
+        shapes = _shapes_of(rule, cache.lengths.shape[0], count)
+        for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
+            if tuple(array.shape) != shape:
+                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
+            if array.dtype != keys.dtype:
+                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
+                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
+        tables, rope = None, rule.rope
+        if rope is not None:
+            make = partial(rope.tables, self.positions, dtype=keys.dtype)
+            tables = once(self._known, id(rope), make)
+        keep(self._known, form, (space, tables))
+        return space, tables
+
+
+def _axes_of(layer: AttentionLayer | KVCache) -> tuple[int, int]:
+    """Return the axes of features and sequence in arrays of four."""
+    feature, seq = axes.or_first(layer.feature_axis, layer.seq_axis)
+    return feature % 4, seq % 4
+
+
+def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
+    """Return the shapes of queries, keys and values of some tokens."""
+    feature, seq = _axes_of(layer)
+    sizes = (
+        (layer.num_heads, layer.head_size),
+        (layer.num_kv_heads, layer.head_size),
+        (layer.num_kv_heads, layer.value_size),
+    )
+    return [_shape(feature, seq, batch, count, *size) for size in sizes]
+
+
+@lru_cache(maxsize=256)
+def _shape(
+    feature: int, seq: int, batch: int, count: int, heads: int, size: int
+) -> tuple[int, ...]:
+    """Return the shape of an array with its features and its sequence on some axes."""
+    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
+    lengths = {feature: size, seq: count, of_batch: batch, of_heads: heads}
+    return tuple([lengths[axis] for axis in range(4)])

@@ -1,0 +1,234 @@
+"""The caches of all layers give what each layer gives for whole sequences."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+from positional_embeddings import AttentionLayer, CausalMask, DecoderCache, RoPE, SlidingWindowMask
+
+# Axes of features and sequence, and where batch, heads, sequence and features are.
+LAYOUTS = {
+    "(batch, heads, seq, head)": (-1, -2, (0, 1, 2, 3)),
+    "(batch, seq, heads, head)": (-1, 1, (0, 2, 1, 3)),
+    "(head, seq, heads, batch)": (0, 1, (3, 2, 1, 0)),
+}
+LAST = {"feature_axis": -1, "seq_axis": -2}
+
+
+def layers_of(feature_axis, seq_axis, sections=None):
+    """Return layers that see all tokens, a window of three, and one of more than there are."""
+    axes = {"feature_axis": feature_axis, "seq_axis": seq_axis}
+    rope = RoPE(8, 64, sections=sections, **axes)
+    latent = RoPE(4, 64, sections=sections and (1, 1), **axes)
+    causal, window = CausalMask(), SlidingWindowMask(2, 0)
+    return [
+        AttentionLayer(4, 8, num_kv_heads=2, rope=rope, mask=causal, softcap=3.0, **axes),
+        AttentionLayer(
+            2, 8, rope=rope, mask=causal | window, window=3, scale=0.5, has_sinks=True, **axes
+        ),
+        AttentionLayer(2, 6, value_size=3, rope=None if sections else latent, mask=causal, **axes),
+        AttentionLayer(2, 8, bias=pe.ALiBiBias(2), mask=causal, window=50, **axes),
+    ]
+
+
+def tokens_of(layers, batch, count, seed=0):
+    """Return queries, keys and values of each layer, (batch, heads, seq, features)."""
+    rng = np.random.default_rng(seed)
+    return [
+        [
+            rng.standard_normal((batch, heads, count, size), dtype=np.float32)
+            for heads, size in (
+                (layer.num_heads, layer.head_size),
+                (layer.num_kv_heads, layer.head_size),
+                (layer.num_kv_heads, layer.value_size),
+            )
+        ]
+        for layer in layers
+    ]
+
+
+def sinks_of(layer, array=np.asarray):
+    sinks = np.linspace(-1, 1, layer.num_heads, dtype=np.float32)
+    return array(sinks) if layer.has_sinks else None
+
+
+def wholes(layers, tokens, **options):
+    """Return what each layer makes of whole sequences, in the layout with features last."""
+    return [
+        layer(*qkv, sinks=sinks_of(layer), **options)
+        for layer, qkv in zip(layers, tokens, strict=True)
+    ]
+
+
+MASKS = [[[1, 1, 0, 1], [0, 0, 1, 1]], [[1, 1], [1, 0]], [[1], [1]], [[0, 1], [1, 1]]]
+
+
+@pytest.mark.only_on(
+    "numpy", "strict-device1", "torch", "dask", "cupy"
+)  # JAX compiles for each length
+@pytest.mark.parametrize(
+    ("layout", "chunks"), [*zip(LAYOUTS, ([5, 1, 2], [1, 6], MASKS), strict=True)], ids=str
+)
+def test_steps_give_what_whole_sequences_give(backend, layout, chunks):
+    """Prompts and tokens, padded on either side and between, in layers with rings and without."""
+    feature_axis, seq_axis, order = LAYOUTS[layout]
+    layers, plain = layers_of(feature_axis, seq_axis), layers_of(-1, -2)
+    tokens = tokens_of(plain, 2, 12)
+    expected = wholes(plain, tokens)
+    on = {"xp": backend.xp, "dtype": backend.xp.float32, "device": backend.device}
+    cache, before = DecoderCache.empty(layers, 2, 12, **on), np.zeros(2, dtype=int)
+    assert [one.capacity for one in cache.caches] == [12, 3]
+    for chunk in chunks:
+        kept = np.ones((2, chunk), dtype=int) if isinstance(chunk, int) else np.asarray(chunk)
+        at = np.maximum(0, before[:, None] + np.cumsum(kept, axis=1) - 1)
+        cache, step = cache.step(chunk)
+        for number, layer in enumerate(layers):
+            rows = np.arange(2)[:, None]
+            new = [x.swapaxes(1, 2)[rows, at].swapaxes(1, 2) for x in tokens[number]]
+            got = step.attend(
+                number,
+                *(backend.array(x.transpose(order)) for x in new),
+                sinks=sinks_of(layer, backend.array),
+            )
+            got = backend.numpy(got).transpose(np.argsort(order))
+            for row, token in np.argwhere(kept):
+                want = expected[number][row, :, at[row, token]]
+                np.testing.assert_allclose(got[row, :, token], want, atol=2e-6)
+        before += kept.sum(axis=1)
+    assert np.asarray(cache.lengths).tolist() == before.tolist()
+
+
+def attended(step, tokens, layers, part):
+    """Return what each layer makes of some tokens in a step."""
+    return [
+        step.attend(number, *(x[:, :, part] for x in qkv), sinks=sinks_of(layer))
+        for number, (layer, qkv) in enumerate(zip(layers, tokens, strict=True))
+    ]
+
+
+def test_text_after_images_goes_on_where_they_end():
+    """In prompts of two lengths, padded on the left, with positions of each."""
+    layers = layers_of(-1, -2, sections=(2, 1, 1))
+    tokens = tokens_of(layers, 2, 13)
+    given, mask = np.full((3, 2, 10), 77), np.zeros((2, 10), dtype=int)  # padding has no place
+    expected, following = [], []
+    for row, parts in enumerate([[2, (1, 2, 3), 2], [1, (1, 2, 2), 1]]):
+        positions, end = pe.multimodal_positions(parts)
+        start = 10 - positions.shape[1]
+        mask[row, start:], given[:, row, start:] = 1, positions
+        alone = [[x[row : row + 1, :, start:] for x in qkv] for qkv in tokens]
+        whole = np.concatenate([positions, np.tile(end + np.arange(3), (3, 1))], axis=1)[:, None]
+        expected.append(
+            wholes(layers[:2], alone[:2], positions=whole) + wholes(layers[2:], alone[2:])
+        )
+        following.append(end)
+    empty = DecoderCache.empty(layers, 2, 13, drafts=4, dtype=np.float32)
+    cache, step = empty.step(mask, positions=given)
+    for part in (slice(0, 10), slice(10, 12), slice(12, 13)):
+        if part.start:
+            cache, step = cache.step(part.stop - part.start)
+            assert step.positions.shape == (3, 2, part.stop - part.start)
+        for number, got in enumerate(attended(step, tokens, layers, part)):
+            for row in range(2):
+                start = max(part.start, 10 - mask[row].sum())
+                want = expected[row][number][0, :, start - 13 : part.stop - 13 or None]
+                np.testing.assert_allclose(got[row, :, start - part.stop :], want, atol=2e-6)
+    with pytest.raises(ValueError, match="`counts` must leave all tokens whose `positions`"):
+        cache.rewind(4)
+    again = cache.rewind(3).take([1, 0])
+    assert again.step(1)[1].positions[:, :, 0].tolist() == [following[::-1]] * 3
+
+
+@pytest.mark.parametrize("layout", ["(batch, heads, seq, head)", "(head, seq, heads, batch)"])
+def test_positions_of_all_shapes(layout):
+    feature_axis, seq_axis, _ = LAYOUTS[layout]
+    rows = [[0, 2, 4], [1, 3, 9]]
+    for sections in (None, (2, 1, 1)):
+        layers = layers_of(feature_axis, seq_axis, sections)
+        cache = DecoderCache.empty(layers, 2, 8)
+        for given in ([5, 7, 9], rows[:1], rows):
+            array = np.asarray(given)
+            if array.ndim == 2 and feature_axis == 0:
+                array = array.T
+            array = np.stack([array, array - 1, array - 2]) if sections else array
+            after, step = cache.step(3, positions=array)
+            next_ones = after.step(1)[1].positions
+            last = np.broadcast_to(np.max(np.atleast_2d(given), axis=1), 2)
+            expected = np.reshape(last + 1, (2, 1) if feature_axis else (1, 2))
+            np.testing.assert_array_equal(
+                next_ones, np.stack([expected] * 3) if sections else expected
+            )
+            shape = step.positions.shape
+            assert shape == (*next_ones.shape[:-2], *shape[-2:])
+
+
+def test_refused_drafts_and_beams():
+    layers = layers_of(-1, -2)
+    tokens = tokens_of(layers, 2, 9)
+    expected = wholes(layers, tokens)
+    cache, step = DecoderCache.empty(layers, 2, 9, drafts=2, dtype=np.float32).step(4)
+    attended(step, tokens, layers, slice(0, 4))
+    cache, step = cache.step(2)  # drafts that are refused
+    attended(step, tokens_of(layers, 2, 9, seed=1), layers, slice(4, 6))
+    cache, step = cache.rewind(2).step(1)
+    attended(step, tokens, layers, slice(4, 5))
+    beams = cache.take(np.asarray([1, 1, 0]))
+    _, step = beams.step(1)
+    of_beams = [[x[[1, 1, 0]] for x in qkv] for qkv in tokens]
+    for number, got in enumerate(attended(step, of_beams, layers, slice(5, 6))):
+        np.testing.assert_allclose(got, expected[number][[1, 1, 0], :, 5:6], atol=2e-6)
+    # The buffers of beams are their own.
+    _, step = cache.step(1)
+    for number, got in enumerate(attended(step, tokens, layers, slice(5, 6))):
+        np.testing.assert_allclose(got, expected[number][:, :, 5:6], atol=2e-6)
+    with pytest.raises(ValueError, match="or `drafts`"):
+        DecoderCache.empty(layers, 2, 9).step(4)[0].rewind(2)
+
+
+def test_a_cache_of_layers_is_a_value():
+    layers = layers_of(-1, -2)
+    cache, step = DecoderCache.empty(layers, 2, 9).step(2)
+    assert repr(cache) == "DecoderCache(<4 layers>, capacity=9, lengths=[2, 2])"
+    assert repr(step) == "DecoderStep(positions=<numpy.ndarray of shape (1, 2)>)"
+    assert cache == copy.deepcopy(cache) == pickle.loads(pickle.dumps(cache))
+    assert hash(cache) == hash(copy.copy(cache))
+    assert step == pickle.loads(pickle.dumps(step))
+    other = copy.deepcopy(cache)
+    other.buffers[3][1][0, 0, 0, 0] = 1
+    assert cache != other
+    assert cache != cache.step(1)[0]
+    assert cache != DecoderCache.empty(layers[:3], 2, 9).step(2)[0]
+
+
+def test_layers_without_attention_have_no_buffers():
+    layers = [None, *layers_of(-1, -2)[1:2], None]
+    cache, _ = DecoderCache.empty(layers, 2, 9).step(2)
+    assert cache.buffers[0] is cache.buffers[2] is None
+    assert [one.window for one in cache.caches] == [3]
+    assert cache.take([0]).step(1)[0].lengths.tolist() == [3]
+
+
+@pytest.mark.library("jax")
+def test_a_cache_of_layers_is_carried_by_a_loop():
+    import jax
+    import jax.numpy as jnp
+
+    layers = layers_of(-1, -2)
+    tokens = tokens_of(layers, 2, 6)
+    expected = wholes(layers, tokens)
+
+    def token(cache, new):
+        cache, step = cache.step(1)
+        return cache, [
+            step.attend(number, *qkv, sinks=sinks_of(layer, jnp.asarray))
+            for number, (layer, qkv) in enumerate(zip(layers, new, strict=True))
+        ]
+
+    each = [[jnp.moveaxis(x, 2, 0)[:, :, :, None] for x in qkv] for qkv in tokens]
+    cache, outputs = jax.lax.scan(token, DecoderCache.empty(layers, 2, 8, xp=jnp), each)
+    assert cache.lengths.tolist() == [6, 6]
+    for got, want in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(np.moveaxis(got[:, :, :, 0], 0, 2), want, atol=5e-6)
