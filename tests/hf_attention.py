@@ -233,7 +233,7 @@ def facts_of(config_class, config, types):
         return {"refused": "it has an encoder and a decoder, whose layers differ"}
     try:
         facts = _facts_of(config_class, config, types)
-    except driver.UndrivenError as error:
+    except Exception as error:  # noqa: BLE001 - whatever stops a model
         print(name, str(error)[:300].replace("\n", " // "), flush=True)
         return {"refused": UNRUN}
     return {key: value for key, value in facts.items() if value not in ([], {}, None)}
