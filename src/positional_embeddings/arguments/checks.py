@@ -146,7 +146,7 @@ def choice(name: str, value: object, options: Sequence[Any]) -> Any:
     return value
 
 
-def position_function(name: str, value: Any) -> Any:
+def position_function(name: str, value: object) -> Callable[..., Array]:
     """Return a function of positions, which is neither a class nor a mask or a bias."""
     if not callable(value) or isinstance(value, type | CheckedLayer):
         raise wrong_type(name, "be a function of positions", shown(value))
