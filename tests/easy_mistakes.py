@@ -643,7 +643,7 @@ MASKS = [
         lambda: attend(Q, K, V, mask=SlidingWindowMask(3, 0)),
         unknown=(
             "SlidingWindowMask",
-            "``SlidingWindowMask(w - 1, 0)`` is the causal window of w keys.",
+            "``SlidingWindowMask.of(w)`` is the causal window of w keys.",
         ),
     ),
     Mistake(

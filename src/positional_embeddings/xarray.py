@@ -511,7 +511,7 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
 def _pair_of(dim: object, feature_dim: Hashable, *arrays: object) -> tuple[Hashable, Hashable]:
     """Return the dimensions of the queries and of the keys, after a check."""
     pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2:
+    if len(pair) != 2 or not all(isinstance(name, Hashable) for name in pair):
         raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
     if feature_dim in pair:
         raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))

@@ -431,7 +431,7 @@ CONFIGURATIONS |= {
         RoPE(64, 99, rotary_dim=16),
     ),
     "StableLM": (
-        SMALL | {"rope_pct": 0.25, "model_type": "stablelm"},
+        SMALL | {"partial_rotary_factor": 0.25, "model_type": "stablelm"},
         {},
         RoPE(64, 99, rotary_dim=16),
     ),

@@ -353,8 +353,9 @@ def never_measured(first, last):
 def test_hours_that_were_never_measured(first, last):
     true, seen = never_measured(first, last)
     filler = GapFiller(positions="index")
-    with pytest.warns(UserWarning, match="at phases of the day that were never measured"):
+    with pytest.warns(UserWarning, match="at phases of the day that were never measured") as warned:
         filled = filler.fit_transform(seen)
+    assert warned[0].filename == __file__
     gap = seen.isna() & (np.arange(seen.size) < seen.size - 24)
     line = seen.interpolate()
     assert rms((filled - true)[gap]) <= 1.001 * rms((line - true)[gap])
@@ -593,7 +594,7 @@ ERRORS = {
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
-        r"`X\.index` must hold numbers or times, got period\[D\]",
+        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with to_timestamp",
     ),
     "periods": (
         lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar
 from functools import partial
 from typing import TypeVar
+from warnings import warn
 
 from positional_embeddings.arrays.namespace import np
 
 Result = TypeVar("Result")
+
+_NOT_THE_USER = ("positional_embeddings", "sklearn")
 
 # The context that a public function was called in, None outside of public functions.
 caller: ContextVar[Context | None] = ContextVar("caller", default=None)
@@ -32,6 +35,14 @@ def as_caller(function: Callable[..., Result], *args: object, **options: object)
     if context is None:
         return function(*args, **options)
     return context.copy().run(function, *args, **options)
+
+
+def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn of a line of the user, below which all is of this library or of scikit-learn."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - before Python 3.12 there is no other way
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in _NOT_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warn(message, kind, stacklevel=level)
 
 
 def is_compiling(_: object = None) -> bool:

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from typing import Any, NamedTuple
-from warnings import warn
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.quiet import as_caller
+from positional_embeddings.arrays.quiet import as_caller, warn_caller
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
@@ -242,7 +241,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         for period in gaps.never_measured(wanted)[:1]:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
             message += "measured. They are filled by straight lines; leave this period out of "
-            warn(f"{message}`periods` if its phases are alike.", UserWarning, stacklevel=2)
+            warn_caller(f"{message}`periods` if its phases are alike.")
         return gaps
 
     def _periods_of(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from itertools import chain, product
 from math import ceil, inf, isinf, log2, nan
 from typing import Any, NamedTuple
-from warnings import warn
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
@@ -19,6 +18,7 @@ from positional_embeddings.arrays.dtypes import is_complex, is_real_floating
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.arrays.quiet import warn_caller
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
@@ -243,7 +243,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         fitted._fit(X, y, sample_weight, groups)
         self.__dict__ = dict(vars(fitted))
         if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
-            warn(_NOISE_LASTS, UserWarning, stacklevel=3)
+            warn_caller(_NOISE_LASTS)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:

@@ -6,10 +6,11 @@ from contextlib import AbstractContextManager
 from functools import partial
 from math import prod
 from typing import Any
-from warnings import catch_warnings, warn
+from warnings import catch_warnings
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
 from positional_embeddings.arrays.namespace import Array, drop_none, np
+from positional_embeddings.arrays.quiet import warn_caller
 from positional_embeddings.arrays.space import ChunkTask
 
 # Tasks whose scheduling takes dask seconds, of 0.2 ms each, and the bytes of a chunk that are
@@ -31,7 +32,7 @@ class Dask(Chunked):
                 f"{count:,} chunks of {size // count:,} bytes each take longer to schedule than to "
                 "compute: rechunk the arrays, so that each has megabytes."
             )
-            warn(message, library.PerformanceWarning, stacklevel=3)
+            warn_caller(message, library.PerformanceWarning)
         name = name or sys.modules["dask"].utils.funcname(function)
         options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name}
         compute = partial(_numbered_task if numbered else _task, function)
