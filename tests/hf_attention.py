@@ -188,11 +188,23 @@ RELATIVE_ERROR = 1e-4  # of float32, of the largest number
 UNRUN = "its code was not run for this"
 
 # What runs of some tokens do not show.
+AFTER = "its queries and keys are normalized after they are rotated"
+FACTOR = "its queries and keys are multiplied by `qk_scale_factor` as they are normalized"
 REFUSED = {
     "longcat_flash": "each of its layers has two attentions",
     "nemotron_h": "the types of its layers are in a pattern of letters that is not read here",
     "llama4_text": "its queries that do not rotate are multiplied by a factor of their position",
+    "beam": "its queries that do not rotate are multiplied by a factor of their position",
+    "diffllama": "its output is the difference of two attentions",
+    "falcon_h1": "its keys are multiplied by `key_multiplier` before they are rotated",
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), AFTER),
+    **dict.fromkeys(("muse_glimmer_text", "muse_spark_text"), FACTOR),
+    **dict.fromkeys(
+        ("kosmos_2_5_text_model", "opt"), "its queries are scaled as they are projected"
+    ),
 }
+# Types with windows by a rule of their own, which are known without windows alone.
+WINDOWLESS = ("qwen2_moe", "smollm3")
 
 
 def values_of(config):
@@ -212,8 +224,8 @@ def changed(config_class, changes):
         if SCALES.search(key) and not NO_SCALES.search(key) and type(value) in (int, float):
             given[key] = value * (1.5 + number / 64) if isinstance(value, float) else value + 7
     if given and "use_sliding_window" in base:
-        given["use_sliding_window"] = True
         given |= {"max_window_layers": 1} if "max_window_layers" in base else {}
+        given |= {"use_sliding_window": True} if config_class.model_type not in WINDOWLESS else {}
     return config_class(**changes | given), given
 
 
@@ -390,7 +402,8 @@ def settled(config_class, facts, whole, changed_keys):
     inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
     converted = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
     read = {rule.get("window") for rule in facts["layers"].values() if rule}
-    read |= {facts.get(x) for x in ("softcap", "switch", "first")} | {*READ}
+    rules = ("softcap", "switch", "first", "kv_heads", "head", "value")
+    read |= {facts.get(rule) for rule in rules} | {*READ}
     read |= set(facts["scale"][:1]) if isinstance(facts.get("scale"), list) else set()
     unread = [
         key

@@ -87,6 +87,12 @@ def test_a_layer_is_a_value():
     assert (plain.num_kv_heads, plain.value_size) == (4, 8)
 
 
+WINDOW = (
+    "`mask` must hide all keys but the 4 newest ones (`window`), got {}. Pass "
+    "mask=SlidingWindowMask.of(4), or no `window`."
+)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -104,6 +110,13 @@ def test_a_layer_is_a_value():
             lambda: pe.AttentionLayer(4, 8, rope=pe.RoPE(8, 8), **AXES),
             "`feature_axis` must be the `feature_axis` of `rope`, None, got -1.",
         ),
+        *[
+            (
+                lambda mask=mask: pe.AttentionLayer(4, 8, mask=mask, window=4),
+                WINDOW.format(mask),
+            )
+            for mask in (None, pe.CausalMask(), pe.SlidingWindowMask.of(5))
+        ],
         (
             lambda: LAYER(Q, K, V),
             "`sinks` must be given, of shape (num_heads,), as `has_sinks` is True, got None.",
@@ -162,7 +175,7 @@ def test_windows_that_are_switched_on():
 def test_factors_on_scores():
     assert layers_of("granite", attention_multiplier=0.25)[0].scale == 0.25
     assert layers_of("gemma2", query_pre_attn_scalar=16)[0].scale == 0.25
-    assert layers_of("opt", num_key_value_heads=None)[0].scale == 1.0
+    assert layers_of("gemma4_text")[0].scale == 1.0
     assert layers_of("llama")[0].scale is None
 
 
@@ -180,7 +193,7 @@ def test_deepseek_multiplies_its_scores():
 
 
 def test_layers_that_are_all_of_one_type():
-    assert {layer.mask for layer in layers_of("falcon_h1")} == {CAUSAL}
+    assert {layer.mask for layer in layers_of("lfm2")} == {CAUSAL}
 
 
 def test_heads_on_one_axis_with_the_batch():

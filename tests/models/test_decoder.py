@@ -30,7 +30,9 @@ def layers_of(feature_axis, seq_axis, sections=None):
             2, 8, rope=rope, mask=causal | window, window=3, scale=0.5, has_sinks=True, **axes
         ),
         AttentionLayer(2, 6, value_size=3, rope=None if sections else latent, mask=causal, **axes),
-        AttentionLayer(2, 8, bias=pe.ALiBiBias(2), mask=causal, window=50, **axes),
+        AttentionLayer(
+            2, 8, bias=pe.ALiBiBias(2), mask=causal | pe.SlidingWindowMask.of(50), window=50, **axes
+        ),
     ]
 
 

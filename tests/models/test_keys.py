@@ -1,8 +1,11 @@
 """Keys of configurations: read as transformers reads them, or refused by name."""
 
+import re
+
 import pytest
 
 from positional_embeddings import NTKScaling, RoPE, YaRNScaling, attention_layers
+from positional_embeddings.models.facts import models
 
 HEAD = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
@@ -52,6 +55,56 @@ def test_rotary_keys_are_refused_whatever_their_value(config, key):
 def test_keys_that_could_mean_attention_are_refused_whatever_their_value(key, value):
     with pytest.raises(ValueError, match=f"`{key}` is not known of the model type 'llama', got"):
         attention_layers(LLAMA | {"num_attention_heads": 2, key: value})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given"),
+    [
+        ("qwen2", {"is_causal": False}),
+        ("gemma3_text", {"use_bidirectional_attention": True}),
+        ("gemma4_text", {"use_bidirectional_attention": "all"}),
+        ("gemma4_text", {"num_global_key_value_heads": 1}),
+        ("gemma4_text", {"attention_k_eq_v": True}),
+        ("bert", {"is_decoder": True}),
+        ("lfm2", {"full_attn_idxs": [1]}),
+        ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 28}),
+        ("smollm3", {"use_sliding_window": True, "sliding_window": 3}),
+        ("modernbert-decoder", {"local_attention": 6}),
+    ],
+)
+def test_keys_that_change_what_a_query_sees(model_type, given):
+    config = LLAMA | {"model_type": model_type}
+    key, value = next(iter(given.items()))
+    with pytest.raises(ValueError, match=rf"^`{key}` .*, got {re.escape(repr(value))}: its atten"):
+        attention_layers(config | given)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gemma3_text", "modernbert-decoder", "qwen2_moe"])
+def test_the_same_keys_as_the_models_were_compared(model_type):
+    keys = ("is_decoder", "use_bidirectional_attention", "local_attention", "use_sliding_window")
+    settled = models()[model_type]["attention"]["settled"]
+    config = LLAMA | {"model_type": model_type, "num_attention_heads": 4, "hidden_size": 256}
+    config |= {"num_key_value_heads": 4}
+    given = {key: settled[key] for key in keys if key in settled}
+    assert given
+    assert attention_layers(config | given) == attention_layers(config)
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        "beam",
+        "diffllama",
+        "falcon_h1",
+        "hunyuan_v1_dense",
+        "hunyuan_v1_moe",
+        "muse_spark_text",
+        "opt",
+    ],
+)
+def test_models_that_change_queries_or_keys_beside_the_projection(model_type):
+    with pytest.raises(ValueError, match=f"no `AttentionLayer` attends as .*'{model_type}' does"):
+        attention_layers(LLAMA | {"model_type": model_type})
 
 
 def test_nested_keys_that_could_mean_attention():

@@ -40,7 +40,7 @@ def as_caller(function: Callable[..., Result], *args: object, **options: object)
 def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:
     """Warn of a line of the user, below which all is of this library or of scikit-learn."""
     frame, level = sys._getframe(1), 2  # noqa: SLF001 - before Python 3.12 there is no other way
-    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in _NOT_THE_USER:
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
         frame, level = frame.f_back, level + 1
     warn(message, kind, stacklevel=level)
 

@@ -28,6 +28,9 @@ from positional_embeddings.models.hf_config import (
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import yarn_magnitude
 
+# So many tokens that a window holds few of them.
+_FAR = 2**40
+
 
 def _optional_value(kind: type, name: str, value: object) -> Any:
     """Check that a field is a value of this library, or None."""
@@ -77,7 +80,8 @@ class AttentionLayer(checks.CheckedLayer):
     softcap : float, optional
         Bound of the scores, as in `scaled_dot_product_attention`.
     window : int, optional
-        Number of newest keys that a cache has to keep, positive; all if None.
+        Number of newest keys that a cache has to keep, positive; all if None. `mask` has to hide
+        the others.
     has_sinks : bool, default False
         Whether each head has a weight that joins the softmax, and is given in each call.
     feature_axis, seq_axis : int, optional
@@ -127,6 +131,14 @@ class AttentionLayer(checks.CheckedLayer):
         checks.quotient("num_heads", self.num_heads, "num_kv_heads", num_kv_heads)
         value_size = self.value_size or self.head_size
         checks.set_fields(self, num_kv_heads=num_kv_heads, value_size=value_size)
+        if self.window is not None:
+            # What the newest of many tokens sees.
+            mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
+            seen = mask._reach(((_FAR - 1, _FAR),), _FAR).seen_by_any
+            if any(start < _FAR - self.window for start, _ in seen):
+                what = f"hide all keys but the {self.window} newest ones (`window`)"
+                hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
+                raise wrong_value("mask", what, shown(self.mask), hint)
         rope = self.rope
         if rope is None:
             return
@@ -254,7 +266,8 @@ def attention_layers(
     ----------
     config : dict or path
         The configuration, its file, or the folder of it, as `RoPE.from_hf_config` takes it, with
-        the number of layers. What it leaves out is as in transformers.
+        the number of layers. What it leaves out is as in transformers. Of a model for text and
+        images its text is read, where a mask for the tokens of images is the caller's.
     seq_len : int, optional
         Number of positions in the tables, as for `RoPE.from_hf_config`.
     feature_axis, seq_axis : int, optional
@@ -430,6 +443,7 @@ class _Reader:
 
 # What a key is called that could mean positions or attention.
 MEANS_ATTENTION = re.compile(
-    "rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn"
+    "rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn|local_attention"
+    "|causal|bidirectional|is_decoder|full_attn_idxs|global_key_value_heads|k_eq_v"
 )
 _UNKNOWN = "it is not among the types of transformers that were compared; make layers by hand"
