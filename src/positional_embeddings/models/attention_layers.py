@@ -259,8 +259,8 @@ def attention_layers(
     """Return the attention of each layer of a model from its Hugging Face ``config.json``.
 
     What a layer computes is what the code of transformers computes from the same queries, keys
-    and values: `.ci/write_models.py` compared it for each model type, and a type for which it is
-    not known is refused, as are keys that could change it and are not known.
+    and values, as they are before it rotates: a program compared it for each model type. A type
+    for which it is not known is refused, as are keys that could change it and are not known.
 
     Parameters
     ----------
