@@ -163,7 +163,9 @@ def sinusoidal_encoding(
     )
     encoding = waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
-    return space.xp.moveaxis(encoding, 0, axis) if axis else encoding
+    order = [*range(1, encoding.ndim)]
+    order.insert(axis, 0)
+    return space.xp.permute_dims(encoding, tuple(order)) if axis else encoding
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
