@@ -591,6 +591,11 @@ ERRORS = {
         TypeError,
         r"`X\.index\[0\]` must hold numbers or dates, got text, 'a'",
     ),
+    "index of complex numbers": (
+        lambda: GapFiller(positions="index").fit(frame_at([1j, 2.0, 3.0])),
+        TypeError,
+        r"`X\.index` must hold numbers or times, got complex128",
+    ),
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
