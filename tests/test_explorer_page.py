@@ -304,10 +304,19 @@ def test_a_part_without_a_type_is_not_taken_for_text(opened):
 
 def test_lists_of_layers_without_types_show_one_of_each_kind(opened):
     page = opened()
+    config = {"model_type": "bamba", "num_hidden_layers": 8, "attn_layer_indices": [3, 7]}
+    page.fill("#config", json.dumps(config))
+    wait_for_updates(page)
+    assert page.inner_text("#layers .note") == "1 layer, one of each kind: full attention."
+
+
+def test_lists_of_layers_that_tell_their_types(opened):
+    page = opened()
     config = {"model_type": "minimax", "num_hidden_layers": 8, "attn_type_list": [0, 0, 0, 1] * 2}
     page.fill("#config", json.dumps(config))
     wait_for_updates(page)
-    assert page.inner_text("#layers .note").startswith("2 layers, one of each kind: ")
+    shown = page.inner_text("#layers .note")
+    assert shown.startswith("8 layers: 6 × linear_attention, 2 × full attention, ")
 
 
 def test_layout_and_context_can_be_chosen(opened):
