@@ -160,7 +160,7 @@ class KVCache(_Value):
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
         oldest = lengths - ring
-        feature, seq = (axis % 4 for axis in axes.or_first(self.feature_axis, self.seq_axis))
+        feature, seq = axes.of_four(self)
         checks.set_fields(
             self,
             lengths=frozen_integers(lengths),

@@ -163,9 +163,11 @@ def sinusoidal_encoding(
     )
     encoding = waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
+    if axis == 0:
+        return encoding
     order = [*range(1, encoding.ndim)]
     order.insert(axis, 0)
-    return space.xp.permute_dims(encoding, tuple(order)) if axis else encoding
+    return space.xp.permute_dims(encoding, tuple(order))
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:

@@ -39,18 +39,6 @@ def _optional_value(kind: type, name: str, value: object) -> Any:
     return value
 
 
-def _rope(name: str, value: object) -> Any:
-    return _optional_value(RoPE, name, value)
-
-
-def _mask(name: str, value: object) -> Any:
-    return _optional_value(Mask, name, value)
-
-
-def _bias(name: str, value: object) -> Any:
-    return _optional_value(Bias, name, value)
-
-
 @dataclass(frozen=True)
 class AttentionLayer(checks.CheckedLayer):
     """What the attention of a layer of a model does: rotation, mask, bias, scale and sizes.
@@ -114,9 +102,9 @@ class AttentionLayer(checks.CheckedLayer):
     _: KW_ONLY
     num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
     value_size: Annotated[int | None, checks.optional(checks.feature_count)] = None
-    rope: Annotated[RoPE | None, _rope] = None
-    mask: Annotated[Mask | None, _mask] = None
-    bias: Annotated[Bias | None, _bias] = None
+    rope: Annotated[RoPE | None, partial(_optional_value, RoPE)] = None
+    mask: Annotated[Mask | None, partial(_optional_value, Mask)] = None
+    bias: Annotated[Bias | None, partial(_optional_value, Bias)] = None
     scale: OptionalPositiveNumber = None
     softcap: OptionalPositiveNumber = None
     window: Annotated[int | None, checks.optional(checks.positive_integer)] = None

@@ -351,7 +351,7 @@ class DecoderCache(WeightedLayer):
         indices = space.xp.asarray(
             numbers_of("rows", rows), dtype=space.integer, device=space.device
         )
-        batch: Any = axes.batch_axis(4, *_axes_of(cache))
+        batch: Any = axes.batch_axis(4, *axes.of_four(cache))
         buffers = [
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
@@ -478,15 +478,9 @@ class DecoderStep(WeightedLayer):
         return space, tables
 
 
-def _axes_of(layer: AttentionLayer | KVCache) -> tuple[int, int]:
-    """Return the axes of features and sequence in arrays of four."""
-    feature, seq = axes.or_first(layer.feature_axis, layer.seq_axis)
-    return feature % 4, seq % 4
-
-
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
-    feature, seq = _axes_of(layer)
+    feature, seq = axes.of_four(layer)
     sizes = (
         (layer.num_heads, layer.head_size),
         (layer.num_kv_heads, layer.head_size),

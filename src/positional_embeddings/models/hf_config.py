@@ -49,15 +49,10 @@ _OWN_KEYS: dict[str, tuple[str, ...]] = {
 _DICTS = (*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config")
 
 # Parameters of a type of rotary embeddings that one model type has.
+_OF_HUNYUAN = ("alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 _OWN_PARAMETERS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("hunyuan_v1_dense", "dynamic"): (
-        "alpha",
-        "beta_fast",
-        "beta_slow",
-        "mscale",
-        "mscale_all_dim",
-    ),
-    ("hunyuan_v1_moe", "dynamic"): ("alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
+    ("hunyuan_v1_dense", "dynamic"): _OF_HUNYUAN,
+    ("hunyuan_v1_moe", "dynamic"): _OF_HUNYUAN,
     ("phimoe", "longrope"): ("long_mscale", "short_mscale"),
 }
 
@@ -281,11 +276,11 @@ class Model:
     def _layer_types(self) -> list[str]:
         """Return the types of layers that the configuration lists, by their newest names."""
         types = [_NEW_NAMES.get(str(name), name) for name in self._listed("layer_types")]
+        key, names = "attn_type_list", ("linear_attention", "full_attention")
         if self.type == "mimo_v2_flash":
-            flags = [("full", "sliding")[bool(x)] for x in self._listed("hybrid_layer_pattern")]
-        else:
-            flags = [("linear", "full")[bool(x)] for x in self._listed("attn_type_list")]
-        types = types or [f"{name}_attention" for name in flags]
+            key, names = "hybrid_layer_pattern", ("full_attention", "sliding_attention")
+        of_flags = [names[bool(flag)] for flag in self._listed(key)]
+        types = types or of_flags
         facts = self.facts
         known = {*LAYER_TYPES, *self.labels, *facts.bases, *(facts.rotates or ())}
         for name in types:

@@ -16,7 +16,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.times.dates import Times, times_of
+from positional_embeddings.times.dates import Times, time_zone_of, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
 
 EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
@@ -256,7 +256,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
         """Return the columns, checked: arrays of numbers, or times."""
-        zone = frames.time_zone_of(self.time_zone)
+        zone = time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
         table = frames.as_table(X)
         given = frames.columns_of("X", table)

@@ -12,8 +12,6 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.times import dates
 
-time_zone_of = dates.time_zone_of
-
 # A table or a series of pandas or polars, or an array.
 Table: TypeAlias = Any
 

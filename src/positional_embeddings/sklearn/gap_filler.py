@@ -15,6 +15,7 @@ from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+from positional_embeddings.times.dates import time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
 # The periods of times that are looked for.
@@ -247,7 +248,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _periods_of(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions in these columns, None if an estimator fills gaps."""
         is_auto = isinstance(self.periods, str) and self.periods == "auto"
-        zone = frames.time_zone_of(self.time_zone)
+        zone = time_zone_of(self.time_zone)
         if self.estimator is not None or len(columns) > 1:
             if not is_auto or zone:
                 what = 'be "auto", and `time_zone` None, with an estimator or several coordinates'

@@ -21,7 +21,7 @@ from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
-from positional_embeddings.times.dates import ahead_of_utc
+from positional_embeddings.times.dates import ahead_of_utc, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed, order_of_places
 
 LOO = "loo"
@@ -276,7 +276,7 @@ class PeriodicKernel(Factor):
     def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         is_time = all(column.is_time for column in own)
         period = duration_of(self.period) if is_time else self.period
-        zone = frames.time_zone_of(self.time_zone)
+        zone = time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in DAYS:
             for column in own:
                 frames.check_zone("X", column.zone, zone)
