@@ -12,7 +12,7 @@ help:
 	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
 	@echo "make pages     write what pages list of all public names"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
-	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
+	@echo "make demo      fill the gaps of a CO2 record and map 100,000 temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make docs      build the site in build/site, and check every link in it"
 	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
@@ -47,8 +47,8 @@ mutants: $(VENV)/test/ready
 	$(VENV)/test/bin/python .ci/mutants.py $(MUTANTS)
 
 demo: $(VENV)/demo/ready
-	@echo "==> Running examples/co2.py"
-	$(VENV)/demo/bin/python examples/co2.py
+	@echo "==> Running examples/demo.py"
+	$(VENV)/demo/bin/python examples/demo.py
 
 # Without PROMPT the script has prompts of its own.
 SMOLLM2_OPTION := $(if $(filter undefined,$(origin PROMPT)),,--prompt="$$SMOLLM2_PROMPT")

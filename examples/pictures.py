@@ -1,7 +1,7 @@
 """Draw the pictures of the README, by Matplotlib: the extra "plot".
 
 overview.png shows an encoding, a mask and a bias, by `positional_embeddings.plotting`; science.png,
-inference.png and masks.png what it is for; co2.png is what the demo draws.
+inference.png and masks.png what it is for; demo.png is what the demo draws.
 """
 
 import argparse
@@ -138,9 +138,9 @@ def main() -> None:
     overview().savefig(output / "overview.png", dpi=150)
     for draw in (science, inference, masks):
         draw().savefig(output / f"{draw.__name__}.png", dpi=110)
-    demo = [sys.executable, str(HERE / "co2.py"), "--output", str(output / "co2.png")]
+    demo = [sys.executable, str(HERE / "demo.py"), "--output", str(output / "demo.png")]
     subprocess.run(demo, check=True)  # noqa: S603 - the demo next to this file
-    for name in ("overview.png", "science.png", "inference.png", "masks.png", "co2.png"):
+    for name in ("overview.png", "science.png", "inference.png", "masks.png", "demo.png"):
         shrink(output / name)
         print(f"{output / name}: {(output / name).stat().st_size / 1e3:.0f} kB")
 

@@ -27,8 +27,8 @@ def packed_output():
 
 
 @pytest.fixture(scope="module")
-def co2():
-    yield from loaded(EXAMPLES / "co2.py")
+def demo():
+    yield from loaded(EXAMPLES / "demo.py")
 
 
 @pytest.fixture(scope="module")
@@ -95,48 +95,48 @@ def test_packed_attention_against_loops(packed_output):
     np.testing.assert_allclose(printed, expected, rtol=0, atol=0.51e-4)
 
 
-def test_co2_record(co2):
-    record = co2.read_record()
-    assert len(record) == 2284
-    assert record.co2_ppm.isna().sum() == 59
-    assert record.year.is_monotonic_increasing
-    assert record.year[0] == pytest.approx(1958 + 87 / 365.25, abs=1e-2)
+def test_record_of_co2(demo):
+    record = demo.read_record()
+    assert record.size == 2284
+    assert record.isna().sum() == 59
+    assert record.index.is_monotonic_increasing
+    assert demo.years(record.index)[0] == pytest.approx(1958 + 87 / 365.25, abs=1e-2)
 
 
-def test_co2_attention_beats_a_straight_line_in_gaps_of_a_season(co2):
-    record = co2.read_record()
-    measured = record.co2_ppm.notna()
-    gap = measured & co2.cut_gaps(len(record), (1, 13), np.random.default_rng(0))
-    assert gap.sum() > 100
-    seen = record[measured & ~gap]
-    wanted = record[gap].drop(columns="co2_ppm")  # what is in the gaps must not be read
-    model = co2.clone(co2.MODEL).set_params(
-        kernel__k1__k1__length_scale=2 * co2.YEAR,
-        kernel__k1__k2__k1__length_scale=0.01 * co2.YEAR,
-        kernel__k2__length_scale=0.2 * co2.YEAR,
-    )
-    errors = {
-        name: np.sqrt(np.mean((filled - record.co2_ppm[gap]) ** 2))
-        for name, (filled, _) in {
-            "attention": co2.attention(seen, wanted, model),
-            "cycle": co2.seasonal_cycle(seen, wanted),
-            "line": co2.straight_line(seen, wanted),
-        }.items()
-    }
-    assert errors["attention"] < errors["cycle"] < 0.6 * errors["line"]
-    assert errors["attention"] < 0.5  # ppm
+def test_demo_judges_what_it_hides(demo, monkeypatch):
+    record = demo.read_record()
+    given = []
+
+    def spying(table):
+        given.append(table)
+        return demo.gap_filler(table)
+
+    fills = {"line": demo.straight_line, "cycle": demo.seasonal_cycle, "GapFiller": spying}
+    monkeypatch.setattr(demo, "FILLS", fills)
+    monkeypatch.setattr(demo, "LENGTHS", (13,))
+    table = demo.judge_fills(record, np.random.default_rng(0)).loc["13 weeks"]
+    hidden = given[0].isna() & record.notna()
+    assert hidden.sum() > 400
+    filled, std = demo.gap_filler(record.mask(hidden))
+    error = (filled - record)[hidden]
+    assert table.RMSE["GapFiller"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert table["in 95 %"]["GapFiller"] == np.mean(abs(error) <= 1.96 * std[hidden])
+    assert table.RMSE["GapFiller"] < table.RMSE["cycle"] < 0.6 * table.RMSE["line"]
+    assert 0.9 < table["in 95 %"]["GapFiller"] < 0.99
 
 
-def test_co2_widths_are_those_of_the_least_error(co2, monkeypatch, capsys):
-    record = co2.read_record()
-    gap = record.co2_ppm.notna() & co2.cut_gaps(len(record), (0, 13), np.random.default_rng(0))
-    widths = {"kernel__k1__k1__length_scale": [2 * co2.YEAR, 40 * co2.YEAR]}
-    widths |= {"kernel__k1__k2__k1__length_scale": [0.01 * co2.YEAR]}
-    widths |= {"kernel__k2__length_scale": [0.2 * co2.YEAR]}
-    monkeypatch.setattr(co2, "WIDTHS", widths)
-    chosen = co2.choose_widths(record, [gap])
-    assert chosen["kernel__k1__k1__length_scale"] == 2 * co2.YEAR
-    assert "Choosing widths: 100%" in capsys.readouterr().err
+def test_demo_maps_temperatures_without_a_tear(demo):
+    rng = np.random.default_rng(0)
+    known, wanted = demo.scattered(5000, rng), demo.scattered(1000, rng)
+    errors = {}
+    for name in ("nearest 30, on a sphere", "ridge, encodings"):
+        model, features = demo.MAPS[name]
+        mapped = model.fit(features(known), known.celsius).predict(features(wanted))
+        errors[name] = np.sqrt(np.mean((mapped - wanted.celsius) ** 2))
+    assert errors["ridge, encodings"] < 0.5 * errors["nearest 30, on a sphere"]
+    east, west = known.assign(longitude=180.0), known.assign(longitude=-180.0)
+    for features in (demo.encodings, demo.on_circles):
+        np.testing.assert_allclose(features(east), features(west), rtol=0, atol=1e-12)
 
 
 def test_overview_shows_an_encoding_a_mask_and_a_bias(pictures):
