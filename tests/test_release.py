@@ -21,13 +21,14 @@ PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
 def sections():
-    """Return the versions in the changelog and their dates, the newest first."""
+    """Return the versions in the changelog and their dates, None of what is not released."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
     assert headings[0] == "[Unreleased]"
-    found = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\S+)", heading) for heading in headings[1:]]
+    found = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (.+)", heading) for heading in headings[1:]]
     assert all(found), headings
-    return [(section[1], date.fromisoformat(section[2])) for section in found]
+    dates = [None if one[2] == "not released" else date.fromisoformat(one[2]) for one in found]
+    return list(zip((one[1] for one in found), dates, strict=True))
 
 
 def parsed(path):
@@ -38,23 +39,27 @@ def parsed(path):
 WORKFLOWS = sorted(path.name for path in (ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def test_version_has_a_dated_section_in_the_changelog():
-    released = sections()
-    assert released[0][0] == pe.__version__
-    dates = [when for _, when in released]
+def test_version_has_a_section_in_the_changelog_and_those_before_it_a_date():
+    (newest, released), *earlier = sections()
+    assert newest == pe.__version__
+    dates = [when for _, when in earlier]
+    if released is not None:
+        dates.insert(0, released)
+    assert all(when <= date.today() for when in dates)  # noqa: DTZ011 - of no zone
     assert dates == sorted(dates, reverse=True)
 
 
 def test_metadata_is_of_the_newest_section():
     version, released = sections()[0]
     citation = parsed("CITATION.cff")
-    assert (citation["version"], citation["date-released"]) == (version, released)
+    assert (citation["version"], citation.get("date-released")) == (version, released)
     codemeta, zenodo = (
         json.loads((ROOT / name).read_text(encoding="utf-8"))
         for name in ("codemeta.json", ".zenodo.json")
     )
-    assert (codemeta["version"], codemeta["dateModified"]) == (version, str(released))
-    assert (zenodo["version"], zenodo["publication_date"]) == (version, str(released))
+    day = released and str(released)
+    assert (codemeta["version"], codemeta.get("dateModified")) == (version, day)
+    assert (zenodo["version"], zenodo.get("publication_date")) == (version, day)
     assert citation["title"] == codemeta["name"] == zenodo["title"] == PROJECT["name"]
     assert citation["abstract"] == codemeta["description"] == zenodo["description"]
     assert citation["license"] == zenodo["license"] == PROJECT["license"]
