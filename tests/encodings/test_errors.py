@@ -17,6 +17,7 @@ VALUE_ERRORS = {
     "LearnedPE(4, 10).resize((2, 2), grid=(2, 3), prefix=1)": "`grid` must be the height and width of all positions after `prefix`, got (2, 3) for 9.",
     "LearnedPE(4, 9).resize((2, 2, 2))": "`max_len` must have a height and a width, got (2, 2, 2).",
     "LearnedPE(4, 9).resize(5, antialias=True)": "`antialias` must be left out unless `max_len` is a grid, got True.",
+    "days_since(week, 'NaT')": "`origin` must be a date such as '1970-01-01', got 'NaT'.",
     "days_since(week, 'yesterday')": "`origin` must be a date such as '1970-01-01', got 'yesterday'.",
     "days_since(week, week)": "`origin` must be one date, got numpy.ndarray of shape (7,).",
     "days_since(np.timedelta64(1, 'M'))": "`x` must have spans of time of fixed length, got timedelta64[M].",

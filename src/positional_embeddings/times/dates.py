@@ -97,6 +97,8 @@ def origin_of(origin: Dates, model: str | None) -> Array:
     """Return an origin as datetime64, for dates of such a calendar."""
     if isinstance(origin, str):
         try:
+            if origin.lower() in ("", "nat"):  # NumPy takes both for a time without a unit
+                raise ValueError
             origin = np.datetime64(origin)
         except ValueError:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
