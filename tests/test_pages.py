@@ -84,6 +84,7 @@ def test_cupy_differs_by_one_line():
 
 PRINTING = {
     README: "print(describe_mask",
+    ROOT / "docs" / "guide" / "check_your_own.md": "def attend",
     ROOT / "docs" / "guide" / "masks.md": "print(describe_mask",
     ROOT / "docs" / "guide" / "smoothing.md": "print(name",
 }
