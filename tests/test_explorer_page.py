@@ -369,7 +369,7 @@ def test_a_chart_stays_in_view_while_a_slider_moves_on_a_phone(opened):
     ("model", "value", "text"),
     [
         ("Llama 3.1 8B", 128**-0.5, "0.08839: 1/√128"),
-        ("DeepSeek-V3", 192**-0.5 * (0.1 * math.log(40) + 1) ** 2, "0.1352: 1/√192 times 1.874"),
+        ("DeepSeek-V3", 192**-0.5 * (0.1 * math.log(40) + 1) ** 2, "0.1352: 1.874 times 1/√192"),
         ("gpt-oss 20B", 64**-0.5, "0.125: 1/√64, with sinks"),
     ],
 )

@@ -234,7 +234,7 @@ function scoreFact(layer) {
   const times = factor * Math.sqrt(size);
   const isUsual = Math.abs(times - 1) < 1e-9;
   const usual = `1/√${size}`;
-  const parts = [isUsual ? usual : `${usual} times ${format(times, 4)}`];
+  const parts = [isUsual ? usual : `${format(times, 4)} times ${usual}`];
   if (bound !== null) parts.push(`scores within ±${format(bound)}`);
   if (hasSinks) parts.push("with sinks");
   return ["score_factor", "factor on scores", factor, `${format(factor, 4)}: ${parts.join(", ")}`];
