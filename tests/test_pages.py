@@ -4,6 +4,9 @@ import re
 from itertools import chain
 from pathlib import Path
 
+import mpmath
+import numpy as np
+import pandas as pd
 import pytest
 
 import positional_embeddings as pe
@@ -105,13 +108,59 @@ def test_the_text_is_what_is_printed(page, capsys):
     assert f"```text\n{capsys.readouterr().out}```" in text
 
 
-@pytest.mark.parametrize("what", ["forecast", "from_hf_config"])
+@pytest.mark.parametrize("what", ["new_year", "from_hf_config"])
 def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     text = README.read_text(encoding="utf-8")
     (code,) = (code for _, code in CODE.findall(text) if what in code)
     run(code)
     (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
     assert printed == capsys.readouterr().out.strip()
+
+
+def test_numbers_of_five_lines_of_numpy():
+    """What the README says that they give, and what this library gives instead."""
+    text = README.read_text(encoding="utf-8")
+    table = text[text.index("## Why not") : text.index("## Install")]
+    rows = [re.findall(r"(\d[\d.]*)", " ".join(row.split("|")[-3:])) for row in table.splitlines()]
+    told = [[float(number.rstrip(".")) for number in row] for row in rows if row]
+
+    def apart(features):
+        return np.linalg.norm(features[..., 0] - features[..., 1])
+
+    def circle(cycles):
+        return np.stack([np.cos(2 * np.pi * cycles), np.sin(2 * np.pi * cycles)])
+
+    utc = np.asarray([7, 6]) / 24  # 8:00 in Zurich, in winter and in summer
+    zurich = pd.to_datetime(["2024-01-15T08:00", "2024-07-15T08:00"]).tz_localize("Europe/Zurich")
+    days = pd.to_datetime(["2024-12-31", "2025-01-01"])
+    clock, year = (
+        sklearn.PositionalEncoder(periods=period, harmonics=1).fit_transform(
+            pd.DataFrame({"time": times})
+        )
+        for period, times in (("day", zurich), ("year", days))
+    )
+    line = pe.spherical_encoding(np.zeros(2), np.asarray([179.9, -179.9]), 6)
+    pole = pe.spherical_encoding(np.full(2, 89.9), np.asarray([0.0, 180.0]), 6)
+    frequencies = 10000.0 ** -(np.arange(64) / 64)
+    exact = [mpmath.sin(100_000 * mpmath.mpf(10000) ** (-mpmath.mpf(i) / 64)) for i in range(64)]
+    angles = np.float32(100_000) * frequencies.astype(np.float32)
+    tables = pe.RoPE(128, 100_001).tables(np.asarray([100_000]), dtype=np.float32)
+    off = [
+        max(abs(float(sine - true)) for sine, true in zip(sines, exact, strict=True))
+        for sines in (np.sin(angles).tolist(), np.asarray(tables.sin, float).ravel()[:64].tolist())
+    ]
+    found = [
+        (apart(circle(utc)), apart(np.asarray(clock).T)),
+        (apart(circle(np.asarray([366, 1]) / 365)), apart(np.asarray(year).T)),
+        (179.9 + 179.9, apart(line)),
+        (apart(circle(np.asarray([0, 0.5]))), apart(pole)),
+        tuple(off),
+    ]
+    for (first, second), numbers in zip(found, told, strict=True):
+        assert numbers[-2:] == pytest.approx([first, second], rel=0.05, abs=1e-12)
+    q, mask = np.ones((2, 4)), np.tril(np.ones((4, 4), dtype=bool))
+    assert not np.any(pe.attention_weights(q, q, mask=mask)[mask])
+    assert not np.any(pe.attention_weights(q, q, mask=pe.CausalMask())[~mask])
 
 
 @pytest.mark.complete

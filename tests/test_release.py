@@ -139,6 +139,14 @@ def test_page_for_the_package_index_has_no_relative_link(address, monkeypatch):
     assert links(page) == expected
 
 
+def test_facts_of_models_are_of_the_version_that_is_tested():
+    """A newer one of constraints.txt asks for `make models`."""
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    facts = ROOT / "src/positional_embeddings/models/facts.json"
+    version = json.loads(facts.read_text(encoding="utf-8"))["transformers"]
+    assert f"\ntransformers=={version}\n" in constraints, "make models"
+
+
 def test_classifiers_name_each_python():
     named = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert named == PYTHONS

@@ -426,7 +426,7 @@ def test_attention_to_each_variable_of_a_dataset():
 
 def test_missing_times():
     times = HOURS.copy()
-    times[3] = np.datetime64("NaT")
+    times[3] = None
     da = xr.DataArray(np.zeros(len(HOURS)), dims="sample", coords={"seen": ("sample", times)})
     got = pex.encode(da, "seen", periods="day")
     assert got.isnull().any("feature").values.nonzero()[0].tolist() == [3]

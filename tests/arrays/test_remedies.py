@@ -77,7 +77,9 @@ def test_tables_of_dates_take_two_lines(table):
     assert pe.sinusoidal_encoding(pe.days_since(array), 4).shape == (4, 3, 1)
 
 
-@pytest.mark.parametrize("span", [dt.timedelta(days=5), pd.Timedelta(days=5), np.timedelta64(5)])
+@pytest.mark.parametrize(
+    "span", [dt.timedelta(days=5), pd.Timedelta(days=5), np.timedelta64(5, "D")]
+)
 def test_spans_are_days_where_a_number_is_asked_for(span):
     x = np.arange(3)
     assert refused(pe.sinusoidal_encoding, x, 4, length=span) == "days_since(length)"

@@ -12,7 +12,7 @@ ERRORS = {
     "rope": "the following arguments are required: CONFIG (see positional-embeddings rope --help)",
     "mask": "the following arguments are required: MASK, Q_LEN (see positional-embeddings mask --help)",
     "mask causal three": "argument Q_LEN: invalid int value: 'three' (see positional-embeddings mask --help)",
-    "mask causal 3 --off 2": "unrecognized arguments: --off 2. Did you mean --offset? (see positional-embeddings mask --help)",
+    "mask causal 3 --off 2": "unrecognized arguments: --off. Did you mean --offset? (see positional-embeddings mask --help)",
     "mask causal 3 --offset": "argument --offset: expected one argument (see positional-embeddings mask --help)",
     "mask causal 0": "Q_LEN must be a positive integer, got 0.",
     "mask causal 3 -4": "K_LEN must be a positive integer, got -4.",

@@ -88,7 +88,7 @@ def strangers(value: Any) -> Iterator[Input]:
         "complex": 1j,
         "nested list": [[1], [2, 3]],
         "datetime64": np.datetime64("2020-01-01"),
-        "NaT": np.datetime64("NaT"),
+        "NaT": np.datetime64("NaT", "s"),
         "timedelta64": np.timedelta64(3, "D"),
         "pandas.NA": pd.NA,
         "pandas.Timestamp": pd.Timestamp("2020-01-01"),
@@ -190,7 +190,9 @@ def _values(x: np.ndarray) -> Iterator[Input]:
     names = () if x.dtype == np.int32 else names
     for name in names:
         number = (
-            np.datetime64("NaT") if name == "NaT" else eval(name, {"nan": np.nan, "inf": np.inf})
+            np.datetime64("NaT", "s")
+            if name == "NaT"
+            else eval(name, {"nan": np.nan, "inf": np.inf})
         )
         for place, index in (("first", 0), ("last", -1)):
             changed = x.copy()

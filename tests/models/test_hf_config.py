@@ -422,7 +422,7 @@ def test_an_object_is_not_printed(tmp_path):
         (b"{rope_theta: 1e4}", "Expecting property name enclosed in double quotes"),
         (b"", "Expecting value: line 1 column 1"),
         (b"\xff{}", "'utf-8' codec can't decode byte 0xff"),
-        (b"[" * 100_000, "maximum recursion depth exceeded"),
+        (b"[" * 100_000, "maximum recursion depth exceeded|Stack overflow"),
     ],
 )
 def test_a_file_that_is_no_json_is_named(tmp_path, content, reason):
@@ -432,7 +432,7 @@ def test_a_file_that_is_no_json_is_named(tmp_path, content, reason):
     with pytest.raises(ValueError, match=re.escape(what)) as caught:
         RoPE.from_hf_config(path)
     assert type(caught.value) is ValueError
-    assert reason in str(caught.value)
+    assert re.search(reason, str(caught.value))
 
 
 NUMBERS = (

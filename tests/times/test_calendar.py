@@ -110,6 +110,11 @@ def test_first_and_last_times_of_every_unit(tick, unit):
             assert np.isnan(counts.flat[1:]).all()
 
 
+# NumPy 2.5 is about to drop times without a unit.
+without_a_unit = pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
+
+
+@without_a_unit
 @pytest.mark.parametrize("unit", [*LENGTHS, "Y", "M", "generic"])
 def test_one_missing_time(unit):
     for missing in (np.datetime64("NaT", unit), np.asarray(np.datetime64("NaT", unit))):
@@ -123,6 +128,7 @@ UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "7D", "25s", "5M"]
 
 
 @pytest.mark.parametrize("unit", UNITS)
+@without_a_unit
 @pytest.mark.parametrize("period", ["day", "week", "year", timedelta(hours=36, seconds=7)])
 def test_every_unit_of_numpy(unit, period):
     ticks = np.arange(-7, 8) * (1_234_567 if unit in ("s", "25s", "m") else 1)
@@ -176,7 +182,7 @@ def test_shapes_and_missing_times():
         assert cycles_of(times[0, 0], period).shape == ()
         assert cycles_of(times[:, :0], period).shape == (1, 0)
         assert cycles_of(times, period).dtype == np.float64
-    assert np.isnan(cycles_of(np.asarray(["NaT"], "datetime64"), "week")).all()
+    assert np.isnan(cycles_of(np.asarray(["NaT"], "datetime64[s]"), "week")).all()
 
 
 def test_pandas_spans_count_nanoseconds():
@@ -201,7 +207,7 @@ VALUE_ERRORS = {
     "cycles_of(np.asarray([10**17], 'M8[Y]'), 'day')": "`times` must be within the years of datetime64[D], got dtype datetime64[Y].",
     "cycles_of(np.zeros((), 'M8'), 'day')": "`times` must have a unit, got dtype datetime64.",
     "elapsed(DATES, DATES, 'D')": "`origin` must be one date, got numpy.ndarray of shape (1,).",
-    "elapsed(DATES, np.datetime64('NaT'), 'D')": f"`origin` must be one date, got {np.datetime64('NaT')!r}.",
+    "elapsed(DATES, np.datetime64('NaT', 's'), 'D')": "`origin` must be one date, got np.datetime64('NaT','s').",
     "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 'Y'.",
 }
 TYPE_ERRORS = {

@@ -50,8 +50,10 @@ class Parser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raise the error about words that are no arguments, with the options that may be meant."""
         options = [option for action in self._actions for option in action.option_strings]
-        hint = suggestion(unknown[0].partition("=")[0], options)
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        # Before Python 3.14 the values of unknown options are among the words.
+        named = [word for word in unknown if word.startswith("-")] or unknown
+        hint = suggestion(named[0].partition("=")[0], options)
+        self.error(f"unrecognized arguments: {' '.join(named)}{hint}")
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

@@ -176,7 +176,9 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
-        times: HostArray = np.asarray(clock, dtype="timedelta64" if are_durations else "datetime64")
+        # NumPy finds the unit of what is there.
+        dtype = "timedelta64" if are_durations else "datetime64" if present else "datetime64[s]"
+        times: HostArray = np.asarray(clock, dtype=dtype)
         # NumPy lets numbers wrap in a unit that is too fine for them.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
         is_exact = all(exact is None or time.astype(exact.dtype) == exact for time, exact in pairs)
