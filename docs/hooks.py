@@ -1,4 +1,4 @@
-"""What the site does beyond its extensions: escapes in docstrings, links of names, the explorer."""
+"""What the site does beyond its extensions: escapes, links of names, breaks, the explorer."""
 
 import re
 import shutil
@@ -12,6 +12,7 @@ import positional_embeddings.xarray
 from positional_embeddings import plotting, sklearn
 
 EXPLORER = Path(__file__).parent / "explorer"
+LONGEST_WORD = 24  # characters of code in a table that stay in one line
 NAMES = {
     name: f"{module.__name__}.{name}"
     for module in (positional_embeddings.xarray, sklearn, plotting, positional_embeddings)
@@ -40,6 +41,20 @@ def link_names(app: Any, page: nodes.document) -> None:
             literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), **where))
 
 
+def break_calls(_app: Any, page: nodes.document) -> None:
+    """Let a line of a table break in a long call: after a dot, a bracket or an equals sign."""
+    for entry in page.findall(nodes.entry):
+        for text in [t for code in entry.findall(nodes.literal) for t in code.findall(nodes.Text)]:
+            parts = re.findall(r".*?[.(=]|.+$", text.astext())
+            if max(map(len, text.split()), default=0) > LONGEST_WORD and len(parts) > 1:
+                broken = [
+                    node
+                    for part in parts
+                    for node in (nodes.Text(part), nodes.raw("", "<wbr>", format="html"))
+                ]
+                text.parent.replace(text, broken[:-1])
+
+
 def copy_explorer(app: Any, _error: Exception | None) -> None:
     """Put the explorer, a page without a builder, into a folder of the site."""
     if EXPLORER.exists():
@@ -52,6 +67,7 @@ def setup(app: Any) -> None:
     """Read docstrings after numpydoc has, and add the explorer where it is."""
     app.connect("autodoc-process-docstring", escape_shapes, priority=600)
     app.connect("doctree-read", link_names)
+    app.connect("doctree-read", break_calls, priority=600)
     app.connect("build-finished", copy_explorer)
     if EXPLORER.exists():
         app.tags.add("explorer")

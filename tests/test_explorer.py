@@ -6,6 +6,7 @@ Frequencies and factors are compared bit for bit, messages of errors word for wo
 import functools
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,20 @@ OTHER += [
     {"model_type": "granite_swa", "num_hidden_layers": 3, "layer_rope_theta": [1e4, 0, 5e5]},
     {"model_type": "llama", "layer_types": ["attention", "full_attention"], "num_hidden_layers": 2}
     | {"global_head_dim": 16, "per_layer_config": {"1": {"head_dim": 8}}},
+]
+DEEPSEEK = {"model_type": "deepseek_v3", "num_hidden_layers": 2}
+SCORED = [
+    {**DEEPSEEK, "rope_scaling": {"type": "yarn", "factor": 40, **scales}}
+    for scales in ({"mscale": 1.0, "mscale_all_dim": 1.0}, {"mscale_all_dim": 0.707}, {})
+]
+SCORED += [
+    {**DEEPSEEK, "rope_scaling": {"type": "yarn", "factor": 0.5, "mscale_all_dim": 1.0}},
+    {**DEEPSEEK, "qk_nope_head_dim": 96},
+    {"model_type": "gemma2", "num_hidden_layers": 2, "query_pre_attn_scalar": 144},
+    {"model_type": "gemma2", "num_hidden_layers": 2, "attn_logit_softcapping": None},
+    {"model_type": "granite", "num_hidden_layers": 1, "attention_multiplier": 0.0078125},
+    {"model_type": "llama", "num_hidden_layers": 1, "attn_scale": 0.1},  # not known
+    {"model_type": "llama", "num_hidden_layers": 1, "some": {"logn": 1}},
 ]
 WRONG = [
     {},
@@ -149,6 +164,29 @@ def case(config):
     return {"config": config, "count": count, "seq_len": length, "expected": expected}
 
 
+def scores_cases(configs):
+    """Yield what the layers that rotate do with scores, or None if it is not known."""
+    for config in configs:
+        length = read_config(config).get("max_position_embeddings", 4096)
+        try:
+            layers = pe.attention_layers(config, length)
+            expected = [layer and layer.rope and scores_of(layer) for layer in layers]
+        except ValueError as error:
+            if not re.search("no `AttentionLayer`|attention may differ", str(error)):
+                continue  # no layer is made for other reasons
+            expected = None
+        yield {"config": config, "expected": expected}
+
+
+def scores_of(layer):
+    return {
+        "factor": layer.scale or layer.head_size**-0.5,
+        "size": layer.head_size,
+        "bound": layer.softcap,
+        "hasSinks": layer.has_sinks,
+    }
+
+
 def example_case(name):
     """Return the same for an example, from the functions that users call."""
     config = EXAMPLES[name]
@@ -209,6 +247,11 @@ def cases():
             *map(example_case, EXAMPLES),
             *known,
             *map(case, (*SCALED, *OTHER, *WRONG)),
+        ],
+        "scores": [
+            *scores_cases(EXAMPLES.values()),
+            *scores_cases({"model_type": name} for name in models()),
+            *scores_cases(SCORED),
         ],
         "masks": [
             mask_case("full", None, pe.CausalMask(), 24, 6),

@@ -344,6 +344,48 @@ def test_nothing_is_wider_than_the_page(opened, width):
         assert page.evaluate(overflow) == 0, name
 
 
+def test_a_chart_stays_in_view_while_a_slider_moves_on_a_phone(opened):
+    page = opened("Llama 3.1 8B", NARROW)
+    assert not page.is_visible("#base-slider")
+    page.click("#sheet")
+    assert page.get_attribute("#sheet", "aria-expanded") == "true"
+    before = page.eval_on_selector("#wavelengths canvas", "x => x.toDataURL()")
+    page.eval_on_selector(
+        "#base-slider",
+        "x => { x.value = 5; x.dispatchEvent(new Event('input', { bubbles: true })); }",
+    )
+    wait_for_updates(page)
+    assert page.eval_on_selector("#wavelengths canvas", "x => x.toDataURL()") != before
+    slider = page.locator("#base-slider").bounding_box()
+    chart = page.locator("#wavelengths .plot").bounding_box()
+    sheet = page.locator("#sliders").bounding_box()
+    assert chart["y"] >= 0
+    assert chart["y"] + chart["height"] < sheet["y"] < slider["y"] < 900
+    page.click("#sheet")
+    assert not page.is_visible("#base-slider")
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "text"),
+    [
+        ("Llama 3.1 8B", 128**-0.5, "0.08839: 1/√128"),
+        ("DeepSeek-V3", 192**-0.5 * (0.1 * math.log(40) + 1) ** 2, "0.1352: 1.874 times 1/√192"),
+        ("gpt-oss 20B", 64**-0.5, "0.125: 1/√64, with sinks"),
+    ],
+)
+def test_the_factor_on_scores(opened, model, value, text):
+    fact = opened(model).locator("[data-fact=score_factor]")
+    assert float(fact.get_attribute("data-value")) == pytest.approx(value, rel=1e-15)
+    assert fact.inner_text() == text
+
+
+def test_a_factor_on_scores_that_is_not_known_says_so(opened):
+    page = opened("Llama 3.1 8B")
+    page.fill("#config", json.dumps({**PASTED, "attn_scale": 0.1}))
+    wait_for_updates(page)
+    assert page.inner_text("[data-fact=score_factor]") == "not known here"
+
+
 def test_light_and_dark(opened):
     ink = "getComputedStyle(document.documentElement).backgroundColor"
     light, dark = opened(scheme="light"), opened(scheme="dark")

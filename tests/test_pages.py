@@ -85,8 +85,16 @@ def test_cupy_differs_by_one_line():
     run(code.replace("import numpy as xp", "import cupy as xp"))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_fits_the_page(page):
+    """The site has room for 100 columns on a screen of 1280 pixels."""
+    code = [code for _, code in CODE.findall(page.read_text(encoding="utf-8"))]
+    assert [line for line in "".join(code).splitlines() if len(line) > 100] == []
+
+
 PRINTING = {
     README: "print(describe_mask",
+    ROOT / "docs" / "guide" / "check_your_own.md": "def attend",
     ROOT / "docs" / "guide" / "masks.md": "print(describe_mask",
     ROOT / "docs" / "guide" / "smoothing.md": "print(name",
 }

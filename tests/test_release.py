@@ -91,6 +91,19 @@ def test_recipe_asks_for_what_the_project_asks_for():
     assert plain(needs["host"]) == plain(tomllib.loads(PYPROJECT)["build-system"]["requires"])
 
 
+def test_page_of_installing_has_each_extra_and_what_conda_needs():
+    page = (ROOT / "docs/guide/installing.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(PROJECT["optional-dependencies"])
+    assert f"Python {PYTHONS[0]} or newer" in page
+    (numpy,) = (one for one in PROJECT["dependencies"] if one.startswith("numpy"))
+    assert f"NumPy {numpy.partition('>=')[2]} or newer" in page
+    needs = parsed("conda/recipe.yaml")["requirements"]
+    wanted = {one.split()[0] for one in needs["run"] + needs["run_constraints"]} - {"python"}
+    (by_conda,) = re.findall(r"^conda create (.*?)^conda activate", page, re.MULTILINE | re.DOTALL)
+    assert wanted <= set(re.findall(r"[\w-]+", by_conda))
+
+
 def test_supported_versions_are_those_of_the_project():
     page = (ROOT / "docs/reference/support.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w[\w-]*).*? \| ([\d.]+) \|", page, re.MULTILINE)

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from zipfile import ZipFile
 
 import mpmath
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import check
 import numpy_run
 from backends import CHUNKED
+from scripts import loaded
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FILES = {group: check.read(group) for group in check.GROUPS}
@@ -293,6 +296,23 @@ def test_c_runner_passes_what_its_angles_allow(tmp_path):
     assert f"t5.json float64: 0 pass, 0 fail, {len(listed('t5'))} cannot" in ran.stdout
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler of C is there")
+def test_c_of_the_page_passes_what_its_angles_allow(tmp_path):
+    page = VECTORS.parent / "docs" / "guide" / "check_your_own.md"
+    (code,) = re.findall(r"^```c\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    source, program = tmp_path / "check.c", tmp_path / "check"
+    source.write_text(code, encoding="utf-8")
+    include = f"-I{VECTORS.parent}"
+    compiler = shutil.which("cc")
+    subprocess.run([compiler, "-O2", include, "-o", program, source, "-lm"], check=True)
+    command = [program, VECTORS / "rotation.json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stderr
+    *_, failed, counts = ran.stdout.splitlines()
+    assert failed == "rotation/half-to-2^53 fails in float32"
+    assert counts.endswith("rotation.json float32: 13 pass, 1 fail, 33 cannot")
+
+
 @pytest.mark.parametrize(
     ("peer", "group"),
     [
@@ -327,3 +347,83 @@ def test_page_has_a_row_of_each_group():
     text = page.partition("<!-- table -->")[2].partition("<!-- end of the table -->")[0]
     rows = [line.strip("|").split("|")[0].strip() for line in text.splitlines() if line[:1] == "|"]
     assert set(filter(None, rows)) - {"group", "---"} == set(check.GROUPS)
+
+
+# The data as packages of others.
+
+
+@pytest.fixture(scope="module")
+def packages():
+    yield from loaded(VECTORS / "packages.py")
+
+
+def data():
+    """Return the files that a package has to hold, by name."""
+    paths = [*VECTORS.glob("*.json"), VECTORS / "LICENSE", VECTORS / "README.md"]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def test_wheel_holds_the_vectors(packages, tmp_path):
+    with ZipFile(packages.build_wheel(tmp_path)) as wheel:
+        wheel.extractall(tmp_path)  # noqa: S202 - which was built here
+        metadata = wheel.read(f"{packages.MODULE}-{packages.VERSION}.dist-info/METADATA").decode()
+    code = "import positional_embeddings_vectors as v; print(v.__version__, v.FOLDER)"
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    version, folder = ran.stdout.split()
+    held = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+    assert {name: held.pop(name) for name in data()} == data()
+    assert held.keys() == {"__init__.py", "py.typed"}
+    assert version == FILES["masks"]["version"]
+    assert "\nLicense-Expression: CC0-1.0\n" in metadata
+    assert "Requires-Dist" not in metadata
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm is there")
+def test_package_of_npm_holds_the_vectors(packages, tmp_path):
+    with tarfile.open(packages.build_npm(tmp_path)) as archive:
+        held = {
+            name.removeprefix("package/"): archive.extractfile(name).read()
+            for name in archive.getnames()
+        }
+    assert {name: held.pop(name) for name in data()} == data()
+    assert held.keys() == {"package.json", "index.d.ts", "file.d.ts", "other.d.ts"}
+    package = json.loads(held["package.json"])
+    assert (package["version"], package["license"]) == (FILES["masks"]["version"], "CC0-1.0")
+    named = [entry["types"].removeprefix("./") for entry in package["exports"].values()]
+    assert set(named) == held.keys() - {"package.json"}
+
+
+def test_without_npm_there_is_no_package(packages, monkeypatch, tmp_path):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert packages.build_npm(tmp_path) is None
+
+
+def test_types_are_those_of_the_schema(packages):
+    schema = json.loads((VECTORS / "schema.json").read_text(encoding="utf-8"))
+    types = packages.typescript(schema)
+    named = set(re.findall(r"^export type (\w+) = ", types, re.MULTILINE))
+    used = set(re.findall(r"\b[A-Z]\w+\b", re.sub(r'//.*|"[^"]*"|/\*.*?\*/', "", types)))
+    assert used - {"Array", "Record"} == named
+    for name in schema["properties"]:
+        assert f"\n  {name}: " in types  # required
+    real, integer = (
+        re.search(rf'  type: "{kind}";[^}}]*', types.partition("type Output")[2])[0]
+        for kind in ("real", "integer")
+    )
+    assert "  scale: number;" in real
+    assert "  float16?: number;" in real
+    assert "scale" not in integer
+    with pytest.raises(KeyError):
+        packages.typescript(schema | {"type": "null"})
+
+
+@pytest.mark.skipif(shutil.which("tsc") is None, reason="no compiler of TypeScript is there")
+def test_types_compile(packages, tmp_path):
+    schema = json.loads((VECTORS / "schema.json").read_text(encoding="utf-8"))
+    (tmp_path / "index.d.ts").write_text(packages.typescript(schema), encoding="utf-8")
+    for name, text in packages.DECLARATIONS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    command = [shutil.which("tsc"), "--noEmit", "--strict", *tmp_path.glob("*.d.ts")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout

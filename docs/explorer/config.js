@@ -6,7 +6,7 @@
 
 import * as checks from "./checks.js";
 import { isObject, isTrue, repr, shown, WrongInput, wrong } from "./checks.js";
-import { Rope, SCALINGS, scalingOf } from "./rope.js";
+import { Rope, SCALINGS, scalingOf, yarnMagnitude } from "./rope.js";
 
 const WITHOUT_SCALING = ["default", "mrope"];
 const OTHER_NAMES = { su: "longrope" };
@@ -93,6 +93,10 @@ const NEW_NAMES = {
   mamba: "linear_attention",
   qwen_sparse_attention: "indexed_attention",
 };
+
+// What a key is called that could mean positions or attention.
+const MEANS_ATTENTION =
+  /rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn|local_attention|causal|bidirectional|is_decoder|full_attn_idxs|global_key_value_heads|k_eq_v/;
 
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
 const PATCHES = 1024;
@@ -378,6 +382,65 @@ export class Model {
       rotary_dim: dim === headSize ? null : dim,
       ...more,
     };
+  }
+
+  /**
+   * Return what a layer does with scores, as `attention_layers` reads it: their factor with all
+   * that is multiplied, the features of a query, the bound, and whether there are sinks. It is null
+   * where the attention of the model is not known, or a key could change it.
+   */
+  scores(layer) {
+    const { attention } = this.facts;
+    if (!attention || attention.refused || !this.#knowsAttention()) return null;
+    const { head, softcap, has_mscale: hasMscale, layers, scale } = attention;
+    const values = withoutNull({ ...attention.defaults, ...this.published });
+    const needed = (key) => (hasOwn(values, key) ? values[key] : this.needed(key));
+    // Only sinks go by the type of a layer, and those are in all layers of a model.
+    const seen = hasOwn(layers, layer.type) ? layers[layer.type] : Object.values(layers).find(isTrue);
+    if (seen === null) return null;
+    const size = this.#headSize(layer) + (head ? checks.featureCount(head, needed(head)) : 0);
+    let factor = scale ?? 1 / Math.sqrt(size);
+    if (Array.isArray(scale)) {
+      const [key, power] = scale;
+      factor = checks.positiveNumber(key, needed(key)) ** power;
+    }
+    if (hasMscale && layer.rotates) {
+      const parameters = this.#parameters(layer);
+      const kind = parameters.rope_type ?? parameters.type;
+      if (parameters.mscale_all_dim && kind !== "default") {
+        factor *= yarnMagnitude(parameters.factor, parameters.mscale_all_dim) ** 2;
+      }
+    }
+    const bound = softcap ? (values[softcap] ?? null) : null;
+    return { factor, size, bound, hasSinks: seen?.has_sinks ?? false };
+  }
+
+  /** Tell whether no key of the configuration could mean an attention that is not known. */
+  #knowsAttention() {
+    const { facts, published, type } = this;
+    const { attention } = facts;
+    const { layers, scale, settled = {}, types, unread = [] } = attention;
+    const { first: from, head, kv_heads: heads, softcap, switch: flag, value } = attention;
+    const read = new Set([
+      ...TOP_KEYS,
+      ...[LENGTH, ORIGINAL, softcap, heads, head, value, flag, from, types?.key],
+      ...Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1)),
+      ...Object.values(facts.names ?? {}),
+      ...("optional" in facts ? ["position_embedding_type"] : []),
+      ...(OWN_KEYS[type] ?? []),
+    ]);
+    if (!facts.interleave) read.delete("rope_interleave");
+    for (const rule of Object.values(layers)) read.add(rule?.window);
+    for (const key of [...(Array.isArray(scale) ? [scale[0]] : []), ...unread]) read.add(key);
+    const isNested = (name, part) =>
+      isObject(part) && !DICTS.includes(name) && !("model_type" in part);
+    const inner = Object.entries(published)
+      .filter(([name, part]) => isNested(name, part))
+      .flatMap(([name, part]) => Object.entries(part).map(([key, x]) => [`${name}.${key}`, x]));
+    return [...Object.entries(published), ...inner].every(
+      ([key, x]) =>
+        !MEANS_ATTENTION.test(key) || read.has(key) || (key in settled && settled[key] === x),
+    );
   }
 
   #seqLen(given, kind) {

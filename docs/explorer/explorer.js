@@ -144,7 +144,7 @@ function render() {
   find("#pictures").hidden = false; // charts need a width
   find("#error").hidden = true;
   showControls(rope, masks);
-  showFacts(rope);
+  showFacts(rope, kind.layer);
   showPairs(rope);
   for (const name of OF_LINES) find(`#${name}`).hidden = isAxial();
   if (!isAxial()) {
@@ -177,7 +177,7 @@ function showKinds(kinds) {
 
 const count = (n, word) => `${format(n)} ${word}${n === 1 ? "" : "s"}`;
 
-function showFacts(rope) {
+function showFacts(rope, layer) {
   const before = rope.unscaled();
   const pairs = rope.frequencies.length;
   const slow = pairs - ropes.fullCycles(rope.frequencies, rope.seqLen);
@@ -213,6 +213,7 @@ function showFacts(rope) {
       rope.attentionFactor,
       format(rope.attentionFactor),
     ],
+    scoreFact(layer),
     ...(isAxial() ? ofImages : ofLines),
   ];
   find("#facts").replaceChildren(
@@ -223,6 +224,20 @@ function showFacts(rope) {
       ]),
     ),
   );
+}
+
+/** Return the factor on the scores of a layer, and what else is done with them, as a fact. */
+function scoreFact(layer) {
+  const scores = state.model.scores(layer);
+  if (scores === null) return ["score_factor", "factor on scores", null, "not known here"];
+  const { factor, size, bound, hasSinks } = scores;
+  const times = factor * Math.sqrt(size);
+  const isUsual = Math.abs(times - 1) < 1e-9;
+  const usual = `1/√${size}`;
+  const parts = [isUsual ? usual : `${format(times, 4)} times ${usual}`];
+  if (bound !== null) parts.push(`scores within ±${format(bound)}`);
+  if (hasSinks) parts.push("with sinks");
+  return ["score_factor", "factor on scores", factor, `${format(factor, 4)}: ${parts.join(", ")}`];
 }
 
 function scalingText({ scaling }) {
@@ -446,7 +461,7 @@ function makeControls() {
         step: slider.step,
       }),
     ]);
-    find("#sliders button").before(row);
+    find("#sliders [type=reset]").before(row);
   }
   const names = [OWN, ...CHOICES];
   find("#scaling").append(...names.map((name) => element("option", {}, name)));
@@ -560,6 +575,12 @@ function listen() {
     else state.changes[name] = target.valueAsNumber;
     moved();
   });
+  find("#sheet").addEventListener("click", ({ target }) => {
+    const isOpen = find("#sliders").classList.toggle("open");
+    target.setAttribute("aria-expanded", String(isOpen));
+    target.textContent = isOpen ? "Close" : "Try other values";
+    if (isOpen) showSomeChart();
+  });
   find("#controls").addEventListener("submit", (event) => event.preventDefault());
   find("#controls").addEventListener("reset", (event) => {
     event.preventDefault();
@@ -576,6 +597,17 @@ function listen() {
   new MutationObserver(() => show()).observe(document.documentElement, {
     attributeFilter: ["data-theme"],
   });
+}
+
+/** Scroll to a chart, unless one is in view above the sliders. */
+function showSomeChart() {
+  const end = find("#sliders").getBoundingClientRect().top;
+  const charts = [...document.querySelectorAll("#pictures > section:not([hidden])")];
+  const isInView = charts.some((chart) => {
+    const { top, bottom } = chart.getBoundingClientRect();
+    return Math.min(bottom, end) - Math.max(top, 0) > end / 2;
+  });
+  if (!isInView) (charts.find(({ id }) => id === "wavelengths") ?? charts[0]).scrollIntoView();
 }
 
 /** Take over the choice of light or dark of the site around this page, if a reader made one. */

@@ -125,8 +125,13 @@ function yarn(options, kept, dim, base) {
   return [frequencies, yarnFactor(options)];
 }
 
+/** Return the factor on queries and keys of a context that is longer by a factor. */
+export function yarnMagnitude(factor, mscale) {
+  return factor > 1 ? 0.1 * mscale * log(factor) + 1 : 1;
+}
+
 function yarnFactor({ factor, attention_factor: given, mscale, mscale_all_dim: every }) {
-  const magnitude = (scale) => (factor > 1 ? 0.1 * scale * log(factor) + 1 : 1);
+  const magnitude = (scale) => yarnMagnitude(factor, scale);
   if (given !== undefined && given !== null) return given;
   return mscale && every ? magnitude(mscale) / magnitude(every) : magnitude(1);
 }

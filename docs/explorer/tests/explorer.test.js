@@ -82,6 +82,33 @@ test("layers rotate as in the library, and errors are worded alike", { skip: !ca
   }
 });
 
+test("factors on scores are those of the library", { skip: !cases }, () => {
+  let known = 0;
+  for (const { config, expected } of cases.scores) {
+    const said = JSON.stringify(config);
+    let scores;
+    try {
+      const model = new Model(config, cases.facts);
+      const layers = model.layers(expected?.length ?? model.config.num_hidden_layers);
+      scores = layers.map((layer) => (layer.rotates ? model.scores(layer) : null));
+    } catch (error) {
+      assert.ok(error instanceof WrongInput, said);
+      assert.ok(!expected?.some(Boolean), said);
+      continue;
+    }
+    for (const [i, found] of scores.entries()) {
+      const { factor, ...others } = expected?.[i] ?? {};
+      if (factor === undefined) assert.equal(found, null, said);
+      else {
+        assert.ok(Math.abs(found.factor / factor - 1) < 1e-15, said);
+        assert.deepEqual({ ...others, factor: found.factor }, found, said);
+        known += 1;
+      }
+    }
+  }
+  assert.ok(known > 5000, known);
+});
+
 test("masks are those of the library", { skip: !cases }, () => {
   for (const { mask, length, sees, cells, shares } of cases.masks) {
     assert.deepEqual(masks.dense(mask, length), sees);

@@ -51,6 +51,14 @@ FARTHEST_SHIFT = 2**60
 class RoPE(checks.CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
+    For queries and keys of the axes ``(batch, heads, seq, head)``, as in PyTorch and transformers:
+
+    >>> import numpy as np
+    >>> rope = RoPE(64, 4096, feature_axis=-1, seq_axis=-2)
+    >>> q, k = np.random.default_rng(0).standard_normal((2, 1, 8, 100, 64))
+    >>> rope(q).shape, rope(k).shape
+    ((1, 8, 100, 64), (1, 8, 100, 64))
+
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
     device and dtype of each `x`. It keeps them: a few pages of positions for each, together
     no longer than `seq_len`; pickles and copies start without. With CuPy each stream has tables
@@ -120,6 +128,8 @@ class RoPE(checks.CheckedLayer):
 
     Examples
     --------
+    Without the axes, features come first, then the sequence:
+
     >>> import numpy as np
     >>> rope = RoPE(64, 1024)
     >>> q = np.random.default_rng(0).standard_normal((64, 100, 8))
