@@ -68,11 +68,17 @@ FAMILIES = {
     "cwm": ("Cwm", families.llama, MIXED | WIDE | {"rope_parameters": OF_LLAMA_3}),
     "deepseek_v2": ("DeepseekV2", families.deepseek, DENSE),
     "deepseek_v3": ("DeepseekV3", families.deepseek, DENSE),
+    "dots1": ("Dots1", families.with_head_norms, WIDE | {"first_k_dense_replace": 3}),
     "ernie4_5": ("Ernie4_5", families.llama, WIDE | {"use_bias": True}),
     "exaone4": ("Exaone4", families.exaone4, MIXED),
     "gemma": ("Gemma", families.gemma, WIDE),
     "glm": ("Glm", families.glm, WIDE | {"attention_bias": True}),
     "glm4": ("Glm4", families.glm4, WIDE | {"attention_bias": True}),
+    "glm4_moe": (
+        "Glm4Moe",
+        families.with_head_norms,
+        WIDE | {"first_k_dense_replace": 3, "use_qk_norm": True},
+    ),
     "gpt2": (
         "GPT2LMHeadModel",
         families.gpt2,
@@ -133,6 +139,7 @@ FAMILIES = {
     "smollm3": ("SmolLM3", families.llama, GROUPED | {"no_rope_layers": [1, 0, 1]}),
     "stablelm": ("StableLm", families.stablelm, GROUPED, LAYER_NORM),
     "starcoder2": ("Starcoder2", families.starcoder2, WINDOWED, "norm_epsilon"),
+    "youtu": ("Youtu", families.deepseek, LATENT),
     "vaultgemma": (
         "VaultGemma",
         families.vaultgemma,
