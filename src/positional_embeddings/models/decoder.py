@@ -490,11 +490,11 @@ class DecoderStep(WeightedLayer):
         if is_whole and form is not None and self.positions.size == 1:
             at = self.positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
-                return _Known(rope._fit(q, None, at), rope._fit(k, None, at))
+                return _Known(rope._fit(q, None, at).rotate, rope._fit(k, None, at).rotate)
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
         if is_whole:
-            return _Known(tables._fit(q), tables._fit(k))
+            return _Known(tables._fit(q).rotate, tables._fit(k).rotate)
         rotate = partial(rule._rotated, rotate=tables, space=space)
         return _Known(rotate, rotate)
 
@@ -506,8 +506,8 @@ def _as_it_is(x: Array) -> Array:
 class _Known(NamedTuple):
     """What is known of tokens of one form in a layer."""
 
-    rotate_queries: Callable[..., Array] = _as_it_is
-    rotate_keys: Callable[..., Array] = _as_it_is
+    rotate_queries: Callable[[Array], Array] = _as_it_is
+    rotate_keys: Callable[[Array], Array] = _as_it_is
     attention: Prepared | None = None
 
 

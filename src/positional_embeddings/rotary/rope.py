@@ -246,7 +246,7 @@ class RoPE(checks.CheckedLayer):
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
         fit = self._fit(x, positions, offset, out)
-        return fit(x, inverse=inverse, divisor=divisor, out=out)
+        return fit.rotate(x, inverse=inverse, divisor=divisor, out=out)
 
     def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Fit:
         """Check the arrays of a call, and return what rotates `x`."""

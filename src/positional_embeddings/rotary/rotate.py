@@ -368,8 +368,8 @@ class Fit(NamedTuple):
     cos: Array
     sin: Array
 
-    def __call__(self, x: ArrayT, **options: Any) -> ArrayT:
-        """Rotate an array of the form that was checked, as `rotate` does."""
+    def rotate(self, x: ArrayT, **options: Any) -> ArrayT:
+        """Rotate an array of the form that was checked."""
         return rotate(x, self.cos, self.sin, self.rotation, **options)
 
 

@@ -91,7 +91,7 @@ class RotaryTables(WeightedLayer):
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        return self._fit(x, out)(x, inverse=inverse, divisor=divisor, out=out)
+        return self._fit(x, out).rotate(x, inverse=inverse, divisor=divisor, out=out)
 
     def _fit(self, x: Array, out: Array = None) -> "Fit":
         """Check an array, and return what rotates arrays of its form, by which tables."""
