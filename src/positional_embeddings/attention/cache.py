@@ -631,8 +631,8 @@ class KVStep(_Value):
         return counted
 
     def _checked(
-        self, k_shape: Shape, v_shape: Shape, *others: Any
-    ) -> tuple[dict[Any, Any] | None, tuple[Any, ...]]:
+        self, k_shape: Shape, v_shape: Shape, *others: object
+    ) -> tuple[dict[object, Any] | None, object]:
         """Return scores of attentions in this step and those before it, and the key of one there.
 
         Those that differ in the number of keys alone have one key.
