@@ -11,7 +11,7 @@ is measured, and writes tables and a chart.
 import argparse
 from typing import Any
 
-from cases.attention import attention, decoding_step, few_queries
+from cases.attention import attention, cached_step, decoding_step, few_queries
 from cases.imports import importing
 from cases.masks import biases, masks
 from cases.rotation import complex_numbers, decoding, positions, rotation
@@ -36,6 +36,7 @@ TOPICS = {
     "attention": attention,
     "few queries": few_queries,
     "decoding step": decoding_step,
+    "cached step": cached_step,
     "sparse": sparse,
     "tables": tables,
     "masks": masks,

@@ -377,6 +377,50 @@ def in_jax(*, keep):
     return np.asarray(keys)
 
 
+def layer_of(config, number=0):
+    """Return the attention of a layer of a model."""
+    sizes = {"num_hidden_layers": 2, "num_key_value_heads": HEADS}
+    return pe.attention_layers(LLAMA | sizes | config, **AXES)[number]
+
+
+def rotated_and_attended(**options):
+    return attended(turned(Q), turned(K), **options)
+
+
+MISTRAL = {"model_type": "mistral", "rope_theta": 10_000.0, "sliding_window": 4}
+GEMMA_2 = {"model_type": "gemma2", "head_dim": SIZE, "query_pre_attn_scalar": 16}
+GEMMA_2 |= {"rope_theta": 10_000.0, "attn_logit_softcapping": 1e9}  # which bounds nothing here
+GRANITE = {"model_type": "granite", "rope_theta": 10_000.0, "attention_multiplier": 0.25}
+DEEPSEEK = {"model_type": "deepseek_v3", "qk_nope_head_dim": 4, "qk_rope_head_dim": 4}
+DEEPSEEK |= {"v_head_dim": SIZE, "rope_scaling": {"type": "yarn", "factor": 40.0}}
+DEEPSEEK["rope_scaling"] |= {"mscale": 1.0, "mscale_all_dim": 1.0}
+DEEPSEEK["rope_scaling"] |= {"original_max_position_embeddings": 4096}
+GPT_OSS = {"model_type": "gpt_oss", "head_dim": SIZE}
+PICTURE = [3, (1, 4, 4), 2]  # text, an image in patches, and text
+
+
+def decoder(layer=None, batch=BATCH, **options):
+    """Return the next cache of a decoder of one layer, and a step of all tokens."""
+    layer = layer or layer_of(LLAMA)
+    return pe.DecoderCache.empty([layer], batch, 4 * TOKENS, **options).step(TOKENS)
+
+
+def after_a_picture():
+    """Return the positions of the next token."""
+    rope = RoPE(SIZE, 64, sections=(2, 1, 1), **AXES)
+    layer = pe.AttentionLayer(HEADS, SIZE, rope=rope, mask=CausalMask(), **AXES)
+    positions, _ = pe.multimodal_positions(PICTURE, spatial_merge_size=2)
+    cache = pe.DecoderCache.empty([layer], 1, 64)
+    cache, _ = cache.step(positions.shape[1], positions=positions)
+    return cache.step(1)[1].positions
+
+
+def twice_in_a_layer():
+    _, step = decoder()
+    step.attend(0, Q, K, V)
+    return step.attend(0, Q, K, V)
+
+
 @dataclass(frozen=True)
 class Mistake:
     """What is written, what comes of it, and what is meant.
@@ -639,7 +683,7 @@ MASKS = [
         "`SlidingWindowMask(4, 0)` for `sliding_window = 4`",
         lambda: attend(Q, K, V, mask=SlidingWindowMask(4, 0)),
         WINDOW,
-        "`SlidingWindowMask(3, 0)`: its own key is the fourth",
+        "`SlidingWindowMask.of(4)`, or `attention_layers(config)`: its own key is the fourth",
         lambda: attend(Q, K, V, mask=SlidingWindowMask(3, 0)),
         unknown=(
             "SlidingWindowMask",
@@ -1344,7 +1388,7 @@ SCALES_BIASES_AND_SINKS = [
         "the default `scale` for Gemma, with a `query_pre_attn_scalar` of 16",
         lambda: attend(Q, K, V, mask=CausalMask()),
         partial(attended, scale=16**-0.5),
-        "`scale=query_pre_attn_scalar ** -0.5`",
+        "`attention_layers(config)`, or `scale=query_pre_attn_scalar ** -0.5`",
         lambda: attend(Q, K, V, mask=CausalMask(), scale=16**-0.5),
         unknown=SCALES,
     ),
@@ -1352,7 +1396,7 @@ SCALES_BIASES_AND_SINKS = [
         "the default `scale` for Granite, with an `attention_multiplier` of 0.25",
         lambda: attend(Q, K, V, mask=CausalMask()),
         partial(attended, scale=0.25),
-        "`scale=attention_multiplier`",
+        "`attention_layers(config)`, or `scale=attention_multiplier`",
         lambda: attend(Q, K, V, mask=CausalMask(), scale=0.25),
         unknown=SCALES,
     ),
@@ -1360,7 +1404,8 @@ SCALES_BIASES_AND_SINKS = [
         "the default `scale` for DeepSeek, with an `mscale_all_dim` of 1 and a `factor` of 40",
         lambda: attend(Q, K, V, mask=CausalMask()),
         partial(attended, scale=(0.1 * math.log(40) + 1) ** 2 / math.sqrt(SIZE)),
-        "`scale=(0.1 * mscale_all_dim * log(factor) + 1) ** 2 / sqrt(head)`",
+        "`attention_layers(config)`, or `scale=(0.1 * mscale_all_dim * log(factor) + 1) ** 2 / "
+        "sqrt(head)`",
         lambda: attend(Q, K, V, mask=CausalMask(), scale=(0.1 * np.log(40) + 1) ** 2 / SIZE**0.5),
         unknown=("YaRNScaling", "Models with `mscale_all_dim` also multiply their scores"),
     ),
@@ -1931,6 +1976,87 @@ ARRAYS = [
     ),
 ]
 
+LAYERS_OF_MODELS = [
+    Mistake(
+        "the window of Mistral, by `attention_layers`",
+        lambda: layer_of(MISTRAL)(Q, K, V),
+        lambda: rotated_and_attended(shown=lambda i, j, _: i - 4 < j <= i),
+    ),
+    Mistake(
+        "the `query_pre_attn_scalar` of Gemma 2, by `attention_layers`",
+        lambda: layer_of(GEMMA_2, 1)(Q, K, V),
+        lambda: rotated_and_attended(scale=16**-0.5),
+    ),
+    Mistake(
+        "the `attention_multiplier` of Granite, by `attention_layers`",
+        lambda: layer_of(GRANITE)(Q, K, V),
+        lambda: rotated_and_attended(scale=0.25),
+    ),
+    Mistake(
+        "the `mscale_all_dim` of DeepSeek, by `attention_layers`",
+        # At one position nothing is rotated, and a query sees all keys.
+        lambda: layer_of(DEEPSEEK)(Q, K, V, positions=np.zeros(TOKENS, dtype=int)),
+        lambda: attended(
+            shown=lambda *_: True, scale=(0.1 * math.log(40) + 1) ** 2 / math.sqrt(SIZE)
+        ),
+    ),
+    Mistake(
+        "the next token after an image, without positions",
+        after_a_picture,
+        lambda: np.full((3, 1, 1), 3 + 2 + 2),  # of the text, and the longer side of the image
+    ),
+    Mistake(
+        "a `window` beside a mask that shows more keys",
+        lambda: pe.AttentionLayer(HEADS, SIZE, mask=CausalMask(), window=4, **AXES)(Q, K, V),
+        WINDOW,
+        "`mask=SlidingWindowMask.of(4)`",
+        lambda: pe.AttentionLayer(HEADS, SIZE, mask=SlidingWindowMask.of(4), window=4, **AXES)(
+            Q, K, V
+        ),
+        error="`mask` must hide all keys but the 4 newest ones (`window`)",
+    ),
+    Mistake(
+        "`attention_layers` without axes, for `(batch, heads, seq, head)`",
+        lambda: pe.attention_layers(LLAMA | {"num_hidden_layers": 1})[0](Q, K, V),
+        lambda: attended(turned(Q, base=500_000.0), turned(K, base=500_000.0)),
+        "`attention_layers(config, feature_axis=-1, seq_axis=-2)`",
+        lambda: layer_of(LLAMA)(Q, K, V),
+        error="Make the layer with feature_axis=-1, seq_axis=-2",
+    ),
+    Mistake(
+        "a key of the configuration that nobody reads",
+        lambda: layer_of({"use_logn_attn": True}),
+        error="`use_logn_attn` is not known of the model type 'llama'",
+        write="no such key, if the code of the model does not read it",
+    ),
+    Mistake(
+        "the sinks of gpt-oss left out",
+        lambda: layer_of(GPT_OSS)(Q, K, V),
+        error="`sinks` must be given, of shape (num_heads,)",
+        write="`sinks=weights`",
+    ),
+    Mistake(
+        "queries and keys rotated before `step.attend`",
+        lambda: decoder()[1].attend(0, turned(Q), turned(K), V),
+        lambda: attended(turned(Q, base=500_000.0), turned(K, base=500_000.0)),
+        "queries and keys as they are projected",
+        lambda: decoder()[1].attend(0, Q, K, V),
+        unknown=ONCE,
+    ),
+    Mistake(
+        "a layer that attends twice in a step",
+        twice_in_a_layer,
+        error="one that this step has stored in already",
+        write="a step for each token, or chunk of tokens",
+    ),
+    Mistake(
+        "a `DecoderCache` without `dtype` for queries of float32",
+        lambda: decoder()[1].attend(0, *(x.astype(np.float32) for x in (Q, K, V))),
+        error="`q` must have the dtype of the cache, float64",
+        write="`DecoderCache.empty(..., dtype=numpy.float32)`",
+    ),
+]
+
 SECTIONS = {
     "Axes and layouts": AXES_AND_LAYOUTS,
     "Masks": MASKS,
@@ -1939,6 +2065,7 @@ SECTIONS = {
     "Rotary embeddings": ROTARY,
     "Scales, biases and sinks": SCALES_BIASES_AND_SINKS,
     "Caches": CACHES,
+    "Layers of models": LAYERS_OF_MODELS,
     "Encodings": ENCODINGS,
     "Arrays": ARRAYS,
 }

@@ -187,11 +187,11 @@ class Weights:
     def rms_norm(self, name, plus=0):
         return rms_norm(plus + self[f"{name}.weight"], self.epsilon)
 
-    def layer_norm(self, name):
-        return layer_norm(self[f"{name}.weight"], self.bias(name), self.epsilon)
+    def layer_norm(self, name, plus=0):
+        return layer_norm(plus + self[f"{name}.weight"], self.bias(name), self.epsilon)
 
     def embedding(self, name, factor=1.0):
-        return lambda ids: self[f"{name}.weight"][ids] * factor
+        return lambda ids, _positions=None: self[f"{name}.weight"][ids] * factor
 
     def qkv(self, name="self_attn"):
         return tuple(self.linear(f"{name}.{x}_proj") for x in "qkv")
@@ -230,7 +230,7 @@ def model_of(config, embed, layers, head):
     return Model(embed, layers, head, size, getattr(config, "num_key_value_heads", None) or heads)
 
 
-def llama_layer(w, rope, mlp=lambda at: at.gated(silu), **options):
+def llama_layer(w, rope=None, mlp=lambda at: at.gated(silu), **options):
     return Layer(
         norm=w.rms_norm("input_layernorm"),
         qkv=w.qkv(),

@@ -5,6 +5,8 @@ angles and softmax in float32 whatever the dtype of their weights, so here float
 them: every operation is in float64.
 """
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,20 @@ def draw(model):
         weight.data = noise * 0.3 + ("norm" in name or "ln_" in name) * name.endswith("weight")
 
 
+@contextmanager
+def float32_is_float64():
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch, "float", torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        yield
+        torch.set_default_dtype(default)
+
+
 @pytest.fixture(scope="module")
 def ported():
     """Return for each name a port, and what transformers gives for each sequence by itself."""
@@ -128,14 +144,8 @@ def ported():
             known[name] = getattr(families, name)(config, weights, *encoded), theirs
         return known[name]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch, "float", torch.float64)
-        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
+    with float32_is_float64():
         yield make
-        torch.set_default_dtype(default)
 
 
 def check(got, theirs):

@@ -11,9 +11,14 @@ from harness.timing import Rounds, Run
 from peers import peer
 
 from positional_embeddings import (
+    AttentionLayer,
     CausalMask,
+    DecoderCache,
+    KVCache,
+    KVStep,
     PaddingMask,
     RoPE,
+    SlidingWindowMask,
     attention_weights,
     scaled_dot_product_attention,
 )
@@ -127,6 +132,88 @@ def decoding_step(settings: Settings) -> list[Builder]:
     return [(f"decoding step, {n:,} keys", partial(_decoding_step, layers, n))]
 
 
+def cached_step(settings: Settings) -> list[Builder]:
+    """Return the attention of tokens in 12 layers, with their cache, and the parts of a step."""
+    numbers = (64,) if settings.quick else (64, 2048)
+    of_layers = [(f"cached step, {n:,} keys", partial(_cached_step, n)) for n in numbers]
+    return [*of_layers, ("parts of a step, 64 keys", _parts_of_a_step)]
+
+
+def _cached_step(n: int, rounds: Rounds, layers: int = 12, tokens: int = 16) -> dict[str, Any]:
+    """Time tokens one after another, behind about `n` keys."""
+    rng, heads = np.random.default_rng(0), 12
+    rope = RoPE(HEAD, n + tokens, **LAST)
+    layer = AttentionLayer(heads, HEAD, rope=rope, mask=CausalMask(), **LAST)
+    empty = DecoderCache.empty([layer] * layers, 1, n + tokens, dtype=np.float32)
+    prompt, step = empty.step(n)
+    for number in range(layers):
+        step.attend(number, *rng.standard_normal((3, 1, heads, n, HEAD), dtype=np.float32))
+    token = rng.standard_normal((3, 1, heads, 1, HEAD), dtype=np.float32)
+    buffers = [(keys.copy(), values.copy()) for keys, values in prompt.buffers]
+
+    def plain() -> HostArray:
+        q, k, v = token
+        for at in range(n, n + tokens):
+            angles = at * rope.inv_freq
+            cos, sin = (function(angles).astype(np.float32) for function in (np.cos, np.sin))
+            seen = np.s_[:, :, : at + 1]
+            for keys, values in buffers:
+                keys[:, :, at], values[:, :, at] = turned(k, cos, sin)[:, :, 0], v[:, :, 0]
+                output = by_hand(turned(q, cos, sin), keys[seen], values[seen])
+        return output
+
+    def ours() -> HostArray:
+        cache = prompt.rewind(0)
+        for _ in range(tokens):
+            cache, step = cache.step(1)
+            for number in range(layers):
+                output = step.attend(number, *token)
+        return output
+
+    expected, name = plain(), f"{tokens} tokens, {layers} layers, {n:,} keys"
+    contenders = [
+        Contender(BY_HAND, lambda: plain, expected),
+        Contender(OURS, lambda: ours, expected),
+    ]
+    return measured(Case("cached step", name, buffers[0][0].nbytes, contenders), rounds)
+
+
+def _parts_of_a_step(rounds: Rounds) -> dict[str, Any]:
+    """Time a step of a cache, an attention in it, its first one, and with masks made anew."""
+    rng, heads, n = np.random.default_rng(0), 12, 64
+    q = rng.standard_normal((1, heads, 1, HEAD), dtype=np.float32)
+    k, v = rng.standard_normal((2, 1, heads, n, HEAD), dtype=np.float32)
+    cache, _ = KVCache.empty(1, n, **LAST).step(n - 1)
+    _, known = cache.step(1)
+    expected = by_hand(q, k, v)
+
+    def attend(step: KVStep, mask: Any) -> HostArray:
+        return scaled_dot_product_attention(q, k, v, mask=mask, positions=step, **LAST)
+
+    def two_masks() -> Any:
+        return CausalMask() | SlidingWindowMask.of(n)
+
+    mask = two_masks()
+    runs = {
+        BY_HAND: lambda: by_hand(q, k, v),
+        "a step": lambda: cache.step(1),
+        "a step and its first attention": lambda: attend(cache.step(1)[1], mask),
+        "a further attention": lambda: attend(known, mask),
+        "a further attention, masks made anew": lambda: attend(known, two_masks()),
+    }
+    contenders = [
+        Contender(name, partial(lambda run: run, run), None if name == "a step" else expected)
+        for name, run in runs.items()
+    ]
+    return measured(Case("parts of a step", f"1 query, {n} keys", k.nbytes, contenders), rounds)
+
+
+def turned(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+    """Return the rotation of halves as plain NumPy has it."""
+    a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
 def _decoding_step(layers: int, n: int, rounds: Rounds) -> dict[str, Any]:
     rng, heads, d_model = np.random.default_rng(0), 12, 12 * HEAD
     shapes = (d_model, 3 * d_model), (d_model, d_model), (d_model, 4 * d_model)
@@ -143,9 +230,7 @@ def _decoding_step(layers: int, n: int, rounds: Rounds) -> dict[str, Any]:
     angles = (n - 1) * rope.inv_freq
     cos, sin = (function(angles).astype(np.float32) for function in (np.cos, np.sin))
 
-    def rotated(x: HostArray) -> HostArray:
-        a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    rotated = partial(turned, cos=cos, sin=sin)
 
     def step(rotate: Any, attend: Any) -> HostArray:
         token = x

@@ -324,6 +324,51 @@ def test_a_step_knows_no_calls_with_arrays_for_masks_or_numbers_of_arrays():
         np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "make_mask", [lambda: None, CausalMask, lambda: CausalMask() | SlidingWindowMask(2, 0)]
+)
+def test_steps_that_share_their_checks_give_what_they_give_alone(make_mask):
+    """Attentions of other numbers of keys, in one cache, with other sinks, and with other heads."""
+    rng, axes = np.random.default_rng(0), {"feature_axis": -1, "seq_axis": -2}
+    cache = KVCache.empty(1, 9, **axes)
+    kinds = [(heads, rng.standard_normal((3, 1, heads, 9, 4))) for heads in (2, 3)]
+    buffers = [np.zeros((2, 1, heads, 9, 4)) for heads, _ in kinds]
+    for count in (4, 1, 1, 1, 2):
+        first = int(cache.lengths[0])
+        cache, step = cache.step(count)
+        for (heads, qkv), buffer in zip(kinds, buffers, strict=True):
+            q, k, v = qkv[:, :, :, first : first + count]
+            keys, values = (step.store(*pair)[1] for pair in zip(buffer, (k, v), strict=True))
+            for sinks in (None, *rng.standard_normal((2, heads))):
+                options = {"sinks": sinks, **axes}
+                mask = make_mask()
+                if mask is None:  # each sees all keys so far
+                    wanted = scaled_dot_product_attention(q, keys, values, **options)
+                else:
+                    whole = scaled_dot_product_attention(*qkv, mask=mask, **options)
+                    wanted = whole[:, :, first : first + count]
+                got = scaled_dot_product_attention(
+                    q, keys, values, mask=mask, positions=step, **options
+                )
+                np.testing.assert_allclose(got, wanted, atol=1e-13)
+
+
+def test_shared_checks_see_numbers_of_keys():
+    cache, buffer = KVCache.empty(1, 9), np.zeros((4, 9, 1))
+    for count in (3, 1, 1):
+        cache, step = cache.step(count)
+        q = np.ones((4, count, 1))
+        buffer, keys = step.store(buffer, q)
+        for wrong, message in (
+            ((q, keys[:, 1:], keys[:, 1:]), "`k` must have . tokens on axis 1"),
+            ((q, keys, keys[:, 1:]), "`v` must have the shape of `k`"),
+            ((q[:, :0], keys, keys), "`q` must have . tokens on axis 1"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                scaled_dot_product_attention(*wrong, mask=CausalMask(), positions=step)
+        scaled_dot_product_attention(q, keys, keys, mask=CausalMask(), positions=step)
+
+
 def seen_in_ring(position, sinks, window):
     """Return the keys that a query of a ring sees, with a causal mask."""
     return [p for p in range(position + 1) if p < sinks or p > position - window]

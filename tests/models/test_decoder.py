@@ -234,3 +234,18 @@ def test_a_cache_of_layers_is_carried_by_a_loop():
     assert cache.lengths.tolist() == [6, 6]
     for got, want in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(np.moveaxis(got[:, :, :, 0], 0, 2), want, atol=5e-6)
+
+
+@pytest.mark.parametrize("size", [4, 9, 64])
+def test_tokens_beyond_the_tables_of_a_rope(size):
+    """They are computed, as those of `positions=` are."""
+    rope = RoPE(8, size, **LAST)
+    layers = [AttentionLayer(2, 8, rope=rope, mask=CausalMask(), **LAST)] * 2
+    tokens = tokens_of(layers, 1, 12)
+    expected = wholes(layers, tokens, positions=np.arange(12))
+    cache = DecoderCache.empty(layers, 1, 12, dtype=np.float32)
+    for first in range(12):
+        cache, step = cache.step(1)
+        got = attended(step, tokens, layers, slice(first, first + 1))
+        for one, want in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one, want[:, :, first : first + 1], atol=2e-6)

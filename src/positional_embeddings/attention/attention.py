@@ -18,6 +18,8 @@ from positional_embeddings.masks.mask import Mask
 # of exponentials, which is None unless it is asked for.
 Way: TypeAlias = Callable[[Scores, Array, Array, Array], tuple[Array, Array]]
 
+Prepared: TypeAlias = tuple[Scores, Way]
+
 # Scores are few, however many they are, if the keys have this many times as many numbers
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
 NUMBERS_OF_KEYS_FOR_A_SCORE = 8
@@ -211,12 +213,16 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    scores, attend = _prepared(q, k, v, rules, options)
+    return attend(*prepared(q, k, v, rules, options), q, k, v)
+
+
+def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
+    """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
-        output, lse = attend(scores, *layout.rows((q, k, v), space))
+        output, lse = way(scores, *layout.rows((q, k, v), space))
     output = layout.restored(output, q.dtype, space)
-    return (output, layout.lse(lse, space)) if return_lse else output
+    return (output, layout.lse(lse, space)) if scores.with_lse else output
 
 
 def attention_weights(
@@ -311,31 +317,38 @@ def attention_weights(
 
 # What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
 # token to 16 keys.
-_kept_calls: dict[Any, tuple[Scores, Way]] = {}
+_kept_calls: dict[Any, Prepared] = {}
 
 # Types of numbers and options by which a call is known.
 _PLAIN_TYPES = {type(None), bool, int, float}
 
 
-def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Scores, Way]:
+def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
     """Check a call, and return its scores and the way to compute.
 
     Calls of NumPy's arrays are known again by their form. Masks and biases are evaluated in each
     call. Within a step of a cache, what those without arrays and functions give is kept.
     """
-    is_step, mask = isinstance(rules.positions, KVStep), rules.mask
-    kept, key = rules.positions._known if is_step else _kept_calls, _key(q, k, v, rules, options)
-    prepared: tuple[Scores, Way] | None = (kept or {}).get(key)
-    if prepared is not None:
-        if mask is None or mask._is_fixed:
-            return prepared
-        scores, way = prepared
-        return scores._replace(mask=mask), way
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+    step = rules.positions if isinstance(rules.positions, KVStep) else None
+    kept, key = _kept_calls if step is None else step._known, _key(q, k, v, rules, options)
+    known: Prepared | None = (kept or {}).get(key)
+    if known is not None:
+        scores, way = known
+        if not (rules.mask is None or rules.mask._is_fixed):
+            scores = scores._replace(mask=rules.mask)
+        return scores if rules.sinks is None else scores.with_sinks(rules.sinks), way
+    of_steps, form = None, None
+    if step is not None and key is not None and rules.bias is None:
+        of_steps, form = step._checked(*key)
+    checked = (of_steps or {}).get(form)
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options, checked)
+    if checked is None:
+        keep(of_steps, form, scores._replace(mask=None, sinks=None))
+    scores = scores.with_seen_keys()
     way = choose(scores, q, k, v)
-    if is_step and key and way is at_once.attend:
+    if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)
-    keep(kept, key, (scores, way))
+    keep(kept, key, (scores._replace(sinks=None), way))
     return scores, way
 
 
@@ -346,12 +359,13 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
     arrays and functions. In a step another bias is known by its `id`: what is kept holds it, until
     the step ends.
     """
-    step, mask, bias = rules.positions, rules.mask, rules.bias
+    step, mask, bias, sinks = rules.positions, rules.mask, rules.bias, rules.sinks
     plain = rules.scale, rules.softcap, *options
     types = tuple(map(type, plain))
     if not (
         type(q) is type(k) is type(v) is np.ndarray
-        and rules.offset is rules.key_positions is rules.sinks is None
+        and rules.offset is rules.key_positions is None
+        and (sinks is None or type(sinks) is np.ndarray)
         and _PLAIN_TYPES.issuperset(types)
         and (step is None or isinstance(step, KVStep))
         and (mask is None or isinstance(mask, Mask))
@@ -364,7 +378,8 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
             return None
     if not (bias is None or bias._is_fixed):
         bias = id(bias)
-    return q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape, mask, bias, types, *plain
+    of_sinks = None if sinks is None else (sinks.dtype, sinks.shape)
+    return k.shape, v.shape, q.dtype, q.shape, k.dtype, v.dtype, of_sinks, mask, bias, types, *plain
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.spans import Span, span_of, whole_span
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace
@@ -72,6 +72,11 @@ class Scores(NamedTuple):
         some, every = self.reach(((0, self.layout.queries.size),))
         seen = keys if some == keys.ranges else span_of(*some)
         return self._replace(seen=seen, is_masked=some != every)
+
+    def with_sinks(self, sinks: Array) -> "Scores":
+        """Return the same scores with the logits (heads,) of a key without value."""
+        sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
+        return self._replace(sinks=self.layout.align_mask_or_bias("sinks", sinks, self.space))
 
     def with_arrays(self, rules: Rules) -> "Scores":
         """Return the same scores, with arrays for the mask, and for a bias of numbers alone.
@@ -179,16 +184,27 @@ def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
     return array[(*index, ...)]
 
 
-def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Scores:
-    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
-    space = space_of(**arrays, **rules.arrays())
-    axes = options.axes(arrays["q"], rules.positions)
-    rules, options = rules.checked(space), options.checked(arrays)
+def scores_of(
+    arrays: dict[str, Array], rules: Rules, options: Options, known: Scores | None = None
+) -> Scores:
+    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these.
+
+    `known` are those of a call that differs in the number of keys, and in positions, alone.
+    """
+    if known is None:
+        space = space_of(**arrays, **rules.arrays())
+        axes = options.axes(arrays["q"], rules.positions)
+        rules, options = rules.checked(space), options.checked(arrays)
+    else:
+        space, axes = known.space, (known.layout.feature, known.layout.seq)
     positions = rules.checked_positions(arrays, axes, space)
     empty, batch, sequences = None, 1, None
     if positions is not None:
         rules, empty = positions.apply(rules, space)
         batch, sequences = positions.batch, positions.sequences
+    if known is not None:
+        layout = known.layout._replace(keys=whole_span(arrays["k"].shape[axes[1]]))
+        return _built(rules, layout, empty, options, space)
     key = LayoutKey(
         arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
         axes=axes,
@@ -198,13 +214,14 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
         needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` and a `Bias` are
     )
     layout = layout_of(key, space)
-    first = rules.first_query(layout, space) if positions is None else rules.offset
-    return _built(rules._replace(offset=first), layout, empty, options, space)
+    if positions is None:
+        rules = rules._replace(offset=rules.first_query(layout, space))
+    return _built(rules, layout, empty, options, space)
 
 
 def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: Space) -> Scores:
     """Return the scores of rules that are checked, with arrays in the layout of the scores."""
-    mask, bias, sinks = rules.mask, rules.bias, rules.sinks
+    mask, bias = rules.mask, rules.bias
     lengths = layout.queries.size, layout.keys.size
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, *lengths, space)
@@ -212,17 +229,14 @@ def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: 
         bias = layout.align("bias", bias, *lengths, space)
     if empty is not None:
         empty = layout.align_mask_or_bias("mask", empty, space)
-    if sinks is not None:
-        sinks = space.astype(sinks, space.dtype)[None, None, :]
-        sinks = layout.align_mask_or_bias("sinks", sinks, space)
-    return Scores(
+    scores = Scores(
         space=space,
         layout=layout,
         mask=mask,
         bias=bias,
         scale=layout.default_scale if rules.scale is None else rules.scale,
         softcap=rules.softcap,
-        sinks=sinks,
+        sinks=None,
         offset=rules.offset or 0,
         empty=empty,
         with_lse=options.return_lse,
@@ -230,3 +244,4 @@ def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: 
         seen=layout.keys,
         is_masked=mask is not None,
     )
+    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)

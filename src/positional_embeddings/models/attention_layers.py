@@ -12,7 +12,8 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import scaled_dot_product_attention
+from positional_embeddings.attention.attention import Prepared, attend, prepared
+from positional_embeddings.attention.rules import Options, Rules
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
@@ -189,7 +190,7 @@ class AttentionLayer(checks.CheckedLayer):
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
             own = positions if self.rope.sections is None else None
-        return self._attend(q, k, v, sinks, positions=own)
+        return attend(*self._prepared(q, k, v, sinks, own), q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
         """Check the numbers of features and of heads of an array."""
@@ -216,25 +217,15 @@ class AttentionLayer(checks.CheckedLayer):
         before[feature], last[feature] = slice(None, -size), slice(-size, None)
         return space.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
 
-    def _attend(self, q: Array, k: Array, v: Array, sinks: Array, **positions: Any) -> Any:
-        """Attend with queries and keys that are rotated."""
+    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
+        """Check an attention of queries and keys that are rotated, and return what computes it."""
         if self.has_sinks is (sinks is None):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
-        return scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            mask=self.mask,
-            bias=self.bias,
-            scale=self.scale,
-            softcap=self.softcap,
-            sinks=sinks,
-            enable_gqa=self.num_kv_heads != self.num_heads,
-            feature_axis=self.feature_axis,
-            seq_axis=self.seq_axis,
-            **positions,
-        )
+        of_scores = self.mask, self.bias, self.scale, self.softcap
+        rules = Rules(*of_scores, positions=positions, sinks=sinks)
+        is_grouped = self.num_kv_heads != self.num_heads
+        return prepared(q, k, v, rules, Options(self.feature_axis, self.seq_axis, is_grouped))
 
 
 def attention_layers(

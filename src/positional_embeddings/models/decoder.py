@@ -1,16 +1,16 @@
 """The caches of all layers of a model, and what a step of a decoder does with them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import keep, once
+from positional_embeddings.arrays.kept import call_key, keep, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -20,6 +20,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.attention import Prepared, attend
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -31,7 +32,6 @@ from positional_embeddings.attention.cache import (
 from positional_embeddings.attention.store import NEW_ALONE
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
-from positional_embeddings.rotary.tables import RotaryTables
 
 # The name of keys and values so far in errors about arrays of two libraries.
 BUFFERS = "buffers` of a cache, whose library is its `xp="
@@ -447,19 +447,24 @@ class DecoderStep(WeightedLayer):
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
         form: Any = None
         if type(q) is type(k) is type(v) is np.ndarray:
-            form = id(rule), q.shape, q.dtype, k.shape, k.dtype, v.shape, v.dtype
-        space, tables = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
-        if tables is not None:
-            q, k = rule._rotated(q, tables, space), rule._rotated(k, tables, space)
+            form = id(rule), call_key(q, None), call_key(k, None), v.shape, v.dtype
+        known = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
+        q, k = known.rotate_queries(q), known.rotate_keys(k)
         keys, seen_keys = step.store(keys, k)
         values, seen_values = step.store(values, v)
         cache.buffers[number] = keys, values
-        return rule._attend(q, seen_keys, seen_values, sinks, positions=step)
+        if known.attention is not None:
+            scores, way = known.attention
+        else:
+            scores, way = rule._prepared(q, seen_keys, seen_values, sinks, step)
+            if sinks is None and (rule.mask is None or rule.mask._is_fixed):
+                keep(self._known, form, known._replace(attention=(scores, way)))
+        return attend(scores, way, q, seen_keys, seen_values)
 
     def _prepared(
         self, form: Any, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array
-    ) -> tuple[Space, RotaryTables | None]:
-        """Check new tokens, and return their space and the tables that rotate them."""
+    ) -> "_Known":
+        """Check new tokens, and return what rotates them."""
         space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
         cache, step = self._cache.caches[0], self._steps[0]
         count = step.positions.shape[int(cache._is_batch_first)]
@@ -470,12 +475,40 @@ class DecoderStep(WeightedLayer):
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
                 raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
-        tables, rope = None, rule.rope
-        if rope is not None:
-            make = partial(rope.tables, self.positions, dtype=keys.dtype)
-            tables = once(self._known, id(rope), make)
-        keep(self._known, form, (space, tables))
-        return space, tables
+        known = self._rotating(form, rule, q, k, space)
+        keep(self._known, form, known)
+        return known
+
+    def _rotating(
+        self, form: Any, rule: AttentionLayer, q: Array, k: Array, space: Space
+    ) -> "_Known":
+        """Return what rotates arrays like queries and keys."""
+        rope = rule.rope
+        if rope is None:
+            return _Known()
+        is_whole = rope.head_size == rule.head_size
+        if is_whole and form is not None and self.positions.size == 1:
+            at = self.positions.item()
+            if 0 <= at < rope.seq_len:  # its tables are at hand
+                return _Known(rope._fit(q, None, at).rotate, rope._fit(k, None, at).rotate)
+        make = partial(rope.tables, self.positions, dtype=q.dtype)
+        tables = once(self._known, id(rope), make)
+        if is_whole:
+            return _Known(tables._fit(q).rotate, tables._fit(k).rotate)
+        rotate = partial(rule._rotated, rotate=tables, space=space)
+        return _Known(rotate, rotate)
+
+
+def _as_it_is(x: Array) -> Array:
+    return x
+
+
+class _Known(NamedTuple):
+    """What is known of tokens of one form in a layer."""
+
+    rotate_queries: Callable[[Array], Array] = _as_it_is
+    rotate_keys: Callable[[Array], Array] = _as_it_is
+    attention: Prepared | None = None
 
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:

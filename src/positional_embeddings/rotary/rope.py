@@ -31,6 +31,7 @@ from positional_embeddings.arrays.namespace import (
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.rotate import (
+    Fit,
     Rotation,
     check_installed,
     prepared,
@@ -252,14 +253,18 @@ class RoPE(checks.CheckedLayer):
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
+        # The tables hold the attention factor once, and rotating back divides by it.
+        divisor = self.attention_factor**2 if inverse else 1.0
+        fit = self._fit(x, positions, offset, out)
+        return fit.rotate(x, inverse=inverse, divisor=divisor, out=out)
+
+    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Fit:
+        """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
         rotation = self._tables.known.get(key) or self._prepared(key, x, positions, out=out)
         space, target = rotation.space, rotation.target
         doubled = rotation.way is rotate_doubled
-        cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
-        # The tables hold the attention factor once, and rotating back divides by it.
-        divisor = self.attention_factor**2 if inverse else 1.0
-        return rotate(x, cos, sin, rotation, inverse=inverse, divisor=divisor, out=out)
+        return Fit(rotation, *self._tables.at(target, positions, offset, space, doubled=doubled))
 
     def _prepared(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None

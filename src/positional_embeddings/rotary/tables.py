@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings.angles.pages import expand
 from positional_embeddings.arguments import axes, checks
@@ -13,13 +13,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import call_key, frozen_copy, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.rotate import (
-    Rotation,
-    doubled_tables,
-    prepared,
-    rotate,
-    rotate_doubled,
-)
+from positional_embeddings.rotary.rotate import Fit, doubled_tables, prepared, rotate_doubled
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +44,7 @@ class RotaryTables(WeightedLayer):
     rope: Any
     cos_sin: Any = array_field()
     # What is known of calls with arrays of NumPy or CuPy; the tables in it are these.
-    _known: dict[Any, "_Fit"] = field(init=False, repr=False, compare=False)
+    _known: dict[Any, "Fit"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
@@ -96,13 +90,15 @@ class RotaryTables(WeightedLayer):
             rotated in.
         """
         inverse = checks.boolean("inverse", inverse)
-        key = call_key(x, out)
-        rotation, cos, sin = self._known.get(key) or self._fit(key, x, out)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        return rotate(x, cos, sin, rotation, inverse=inverse, divisor=divisor, out=out)
+        return self._fit(x, out).rotate(x, inverse=inverse, divisor=divisor, out=out)
 
-    def _fit(self, key: Any, x: Array, out: Array) -> "_Fit":
-        """Check an array, and return what rotates it, and by which tables."""
+    def _fit(self, x: Array, out: Array = None) -> "Fit":
+        """Check an array, and return what rotates arrays of its form, by which tables."""
+        key = call_key(x, out)
+        fit = self._known.get(key)
+        if fit is not None:
+            return fit
         tables, locate = self.cos_sin, partial(self._target, x)
         rotation = prepared(locate, self.rope, x, out, tables=tables)
         space, target = rotation.space, rotation.target
@@ -112,7 +108,7 @@ class RotaryTables(WeightedLayer):
             cos, sin = expand(tables, target, space)
         if rotation.way is rotate_doubled:
             cos, sin = doubled_tables(cos, sin, target.feature)
-        fit = _Fit(rotation, cos, sin)
+        fit = Fit(rotation, cos, sin)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
             keep(self._known, key, fit)
@@ -133,11 +129,3 @@ class RotaryTables(WeightedLayer):
         table = self.cos_sin[which, ...]
         last = (*range(1, table.ndim), 0)
         return xp.permute_dims(table, last) if axes.is_last(self.rope) else table
-
-
-class _Fit(NamedTuple):
-    """What rotates an array, and cosine and sine with its axes."""
-
-    rotation: Rotation
-    cos: Array
-    sin: Array
