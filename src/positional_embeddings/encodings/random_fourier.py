@@ -7,16 +7,13 @@ from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.encodings.features import by_chunks, one_or_each, real_coordinates
-from positional_embeddings.rotary.layouts import join_pairs
+from positional_embeddings.encodings.features import Waves, one_or_each, real_coordinates
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 
@@ -132,21 +129,8 @@ def random_fourier_encoding(
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     frequencies = _digits(spectrum, dim // 2, rng)
-
-    def encode(x: Array, space: Space) -> Array:
-        space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
-        if space.xp is np and count <= cos_sin.MOST_COORDINATES:
-            features = np.empty((dim, x[0].size), dtype=dtype)
-            points = np.reshape(x, (count, x[0].size))
-            cosines, sines = features[1::2], features[::2]
-            cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
-            return np.reshape(features, (dim, *x.shape[1:]))
-        coordinates = [x[i, ...] for i in range(count)]
-        cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
-        features = join_pairs(sin, cos, 0, "interleaved", space.xp)
-        return space.astype(features, dtype)
-
-    return by_chunks("random_fourier_encoding", encode, [x], dim, dtype, space, is_stacked=True)
+    waves = Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    return waves.encode("random_fourier_encoding", x, dtype, space)
 
 
 class _Spectrum(NamedTuple):
