@@ -118,7 +118,7 @@ class Waves(NamedTuple):
                 def sin_cos(x: Array) -> tuple[Array, Array]:
                     factor = column(self.amplitude, x.ndim, space)
                     cos, sin = cos_sin(x, of_coordinates[0], work, space, factor)
-                    return self._in_order(sin + 0.0, cos + 0.0)  # no negative zeros
+                    return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
 
                 return arranged(points, sin_cos, pairs, dtype, space, self.arrangement)
             points = points[None, ...]
@@ -131,7 +131,7 @@ class Waves(NamedTuple):
             cos, sin = both[0, ...], both[1, ...]
         elif xp is np and len(of_coordinates) <= MOST_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
-            sin, cos = self._in_order(*halves(features, 0, layout, pairs))
+            sin, cos = self.in_order(*halves(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
             factor = column(self.amplitude, 1, space)
             by_quadrant = not self.is_drawn
@@ -140,10 +140,10 @@ class Waves(NamedTuple):
         else:
             coordinates = [points[i, ...] for i in range(len(of_coordinates))]
             cos, sin = cos_sin_of_sum(coordinates, of_coordinates, work, space, factor)
-        features = join_pairs(*self._in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
+        features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
         return space.astype(features, dtype)
 
-    def _in_order(self, sin: Array, cos: Array) -> tuple[Array, Array]:
+    def in_order(self, sin: Array, cos: Array) -> tuple[Array, Array]:
         """Exchange sines and cosines if cosines come first."""
         return (cos, sin) if self.cos_first else (sin, cos)
 

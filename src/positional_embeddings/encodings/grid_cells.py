@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from math import cos, sin
 from typing import Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
@@ -101,16 +102,20 @@ def grid_cell_encoding(
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
     checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
-    waves = features.Waves(directed(kind, *lengths))
+    waves = features.Waves(directed(kind, tuple(lengths), (0.0,) * len(lengths)))
     return waves.encode("grid_cell_encoding", points, dtype, space)
 
 
 @host_constant
-def directed(kind: str, *wavelengths: float) -> tuple[str, str]:
+def directed(
+    kind: str, wavelengths: tuple[float, ...], orientations: tuple[float, ...]
+) -> tuple[str, ...]:
     """Return the digits of both coordinates of frequencies: all directions of each wavelength."""
+    vectors = []
     with localcontext(DIGITS):
-        along_x, along_y = (
-            " ".join(str(Decimal(part) / Decimal(n)) for n in wavelengths for part in parts)
-            for parts in zip(*_DIRECTIONS[kind], strict=True)
-        )
-    return along_x, along_y
+        for length, angle in zip(wavelengths, orientations, strict=True):
+            c, s = Decimal(cos(angle)), Decimal(sin(angle))
+            for x, y in _DIRECTIONS[kind]:
+                along = c * Decimal(x) - s * Decimal(y), s * Decimal(x) + c * Decimal(y)
+                vectors.append([str(part / Decimal(length)) for part in along])
+    return tuple(map(" ".join, zip(*vectors, strict=True)))
