@@ -595,7 +595,8 @@ class FourierFeatures(checks.CheckedLayer):
 
     def _grid(self, bounds: Any, resolution: Any) -> Grid:
         """Return the points among which an encoding is looked for."""
-        frequencies = self.frequencies.reshape(len(self.frequencies), -1)
+        table = np.asarray(self.frequencies, copy=True)  # PyTorch warns of what is read-only
+        frequencies = np.reshape(table, (len(table), -1))
         size = frequencies.shape[1]
         ends = _host_numbers("bounds", bounds)
         if ends.shape != (*self.frequencies.shape[1:], 2):
