@@ -7,27 +7,14 @@ from math import pi, prod
 from typing import Annotated, Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST
-from positional_embeddings.angles.frequencies import (
-    Frequencies,
-    from_radians,
-    geometric_frequencies,
-    in_radians,
-)
+from positional_embeddings.angles.frequencies import from_radians, geometric_frequencies, in_radians
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import read_only
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    ArrayT,
-    Dtype,
-    HostArray,
-    Shape,
-    is_real_number,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.decoding import Grid, decoded
@@ -37,7 +24,7 @@ from positional_embeddings.encodings.grid_cells import directed
 from positional_embeddings.encodings.random_fourier import Kernel, drawn_frequencies
 from positional_embeddings.rotary.layouts import halves, join_pairs
 
-_MOST_WAVES, _HIGHEST_FREQUENCY = 2**19, 2.0**100
+_MOST_WAVES, _HIGHEST_FREQUENCY = 2**19, 2.0**103  # those that are drawn are below
 # Points of a grid in a cycle of the fastest wave; at the nearest one it is at least cos(pi / 10).
 _POINTS_OF_A_CYCLE = 10
 # Numbers of the encodings of a grid, 1 GiB, and those that a kernel adds at a time.
@@ -57,7 +44,7 @@ class FourierFeatures(checks.CheckedLayer):
     Parameters
     ----------
     frequencies : array_like of float, shape (waves,) or (waves, coordinates)
-        :math:`\omega`, radians in a unit of each coordinate, within 2**100; at most 2**19 waves.
+        :math:`\omega`, radians in a unit of each coordinate, within 2**103; at most 2**19 waves.
         With one axis, points are numbers; with two, they have their coordinates on axis 0.
     weights : float, or sequence of float, default 1.0
         :math:`w`, positive, of all waves or of each: what a wave adds to a scalar product.
@@ -106,7 +93,7 @@ class FourierFeatures(checks.CheckedLayer):
     phases: Numbers = 0.0
     arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
     cos_first: Annotated[bool, checks.boolean] = False
-    digits: Frequencies | tuple[Frequencies, ...] | None = field(default=None, repr=False)
+    digits: str | tuple[str, ...] | None = field(default=None, repr=False)
     _waves: Waves = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +103,7 @@ class FourierFeatures(checks.CheckedLayer):
             what = "have shape (waves,) or (waves, coordinates), 1 to 2**19 waves"
             raise wrong_value("frequencies", what, f"shape {table.shape}")
         if np.max(np.abs(table)) > _HIGHEST_FREQUENCY:
-            raise wrong_value("frequencies", "be within 2**100", float(np.max(np.abs(table))))
+            raise wrong_value("frequencies", "be within 2**103", float(np.max(np.abs(table))))
         weights = _of_waves("weights", self.weights, checks.positive_number, len(table))
         phases = _of_waves("phases", self.phases, checks.finite_number, len(table))
         digits = self.digits
@@ -531,9 +518,9 @@ class FourierFeatures(checks.CheckedLayer):
 
     def _shifted(self, encoding: Array, by: Any, sign: int) -> Array:
         space = space_of(encoding=encoding)
-        if is_real_number(by) or isinstance(by, list | tuple):
+        if namespace.is_real_number(by) or isinstance(by, list | tuple):
             numbers = features.one_or_each("by", by, checks.finite_number)
-            numbers = numbers[0] if is_real_number(by) else numbers
+            numbers = numbers[0] if namespace.is_real_number(by) else numbers
             by = space.xp.asarray(numbers, dtype=space.widest, device=space.device)
         space = space_of(encoding=encoding, by=by)
         self._check_encoding("encoding", encoding, space)
@@ -619,14 +606,12 @@ class FourierFeatures(checks.CheckedLayer):
         waves = self._waves._replace(arrangement="concatenated", cos_first=False)
         places = np.reshape(points, (*self.frequencies.shape[1:], -1))
         weights = np.broadcast_to(self.weights, (len(frequencies),))
-        with np.errstate(divide="ignore"):
-            half_cycle = pi / fastest
         return Grid(
             points,
             waves.encode_chunk(places, np.float64, HOST),
             least[:, None],
             most[:, None],
-            half_cycle[:, None],
+            pi / fastest[:, None],
             frequencies,
             np.linalg.pinv((frequencies.T * weights) @ frequencies),
             np.sum(weights),
@@ -661,7 +646,7 @@ def _of_waves(
     name: str, values: Any, check: Callable[[str, Any], float], count: int
 ) -> float | tuple[float, ...]:
     """Return one number, or a number of each wave."""
-    if is_real_number(values):
+    if namespace.is_real_number(values):
         return float(check(name, values))
     return tuple(map(float, features.one_or_each(name, values, check, count, "wave")))
 
@@ -679,7 +664,7 @@ def _host_numbers(name: str, values: Any) -> HostArray:
     return numbers.astype(np.float64)  # type: ignore[no-any-return]
 
 
-def _check_broadcast(name: str, shape: Shape, encoding: Array) -> None:
+def _check_broadcast(name: str, shape: namespace.Shape, encoding: Array) -> None:
     """Check that points, without their coordinates, broadcast against those of an encoding."""
     if not checks.shapes_broadcast([shape, encoding.shape[1:]]):
         what = f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"

@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 from functools import partial
 from itertools import product
 from math import pi, sqrt
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
@@ -209,7 +209,7 @@ def spherical_encoding(
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
-    encode = partial(_spherical_encoding, degree=degree, unit=unit, steps=steps, dtype=dtype)
+    encode = partial(_spherical_encoding, series=_Series(degree, unit, steps), dtype=dtype)
     places = [latitude, longitude]
     return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
 
@@ -276,77 +276,66 @@ def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
     return xp.abs(latitude) > pole
 
 
+class _Series(NamedTuple):
+    """Harmonics up to a degree, of places in a unit."""
+
+    degree: int
+    unit: str
+    # The factor on degree 0, and then from each degree to the next; none if all weigh the same.
+    steps: Sequence[float]
+
+
 def _spherical_encoding(
-    latitude: Array,
-    longitude: Array,
-    *,
-    degree: int,
-    unit: str,
-    steps: Sequence[float],
-    dtype: Dtype,
-    space: Space,
+    latitude: Array, longitude: Array, *, series: _Series, dtype: Dtype, space: Space
 ) -> Array:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
-    beyond = _is_beyond_pole(latitude, unit, space)
+    beyond = _is_beyond_pole(latitude, series.unit, space)
     latitude, longitude = (space.astype(a, space.widest) for a in (latitude, longitude))
     latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
     if not space.supports_inplace(latitude, longitude):
-        degrees = _harmonics(latitude, longitude, degree, unit, steps, space)
+        degrees = _harmonics(latitude, longitude, series, space)
         return xp.concat([space.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
-    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
+    encoding = xp.empty(((series.degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     # Of a grid, functions of the latitude alone are computed once, for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
     lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
-        places = latitude[block], longitude[block]
-        harmonics = _harmonics(*places, degree, unit, steps, space)
+        harmonics = _harmonics(latitude[block], longitude[block], series, space)
         for n, values in enumerate(harmonics):
             part = space.astype(values, dtype)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
 
 
-def _harmonics(
-    latitude: Array,
-    longitude: Array,
-    degree: int,
-    unit: str,
-    steps: Sequence[float],
-    space: Space,
-) -> Iterator[Array]:
+def _harmonics(latitude: Array, longitude: Array, series: _Series, space: Space) -> Iterator[Array]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
-    xp = space.xp
-    cos, sin = _cos_sin_of_multiples(longitude, degree, unit, space)
+    xp, degree = space.xp, series.degree
+    cos, sin = _cos_sin_of_multiples(longitude, degree, series.unit, space)
     # The order of 0 has a cosine, too: it is 1, or NaN for a longitude that is NaN.
     downwards = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
     by_order = xp.concat([downwards, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
-    for n, legendre in enumerate(_legendre_functions(latitude, degree, unit, steps, space)):
+    for n, legendre in enumerate(_legendre_functions(latitude, series, space)):
         both = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(
-    latitude: Array, degree: int, unit: str, steps: Sequence[float], space: Space
-) -> Iterator[Array]:
+def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
-
-    With `steps` the first degree is multiplied by the first one, and each next one by its own
-    and all before it.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
     place, a unit vector: no step makes errors grow, and none divides by a small number.
     """
-    xp = space.xp
-    cos, sin = _cos_sin_of_multiples(latitude, 1, unit, space)
+    xp, steps = space.xp, series.steps
+    cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, space)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
     values = nothing + (steps[0] if steps else 1.0) / sqrt(4 * pi)
     yield values
-    for n in range(1, degree + 1):
+    for n in range(1, series.degree + 1):
         weights = xp.asarray(_weights(n), dtype=space.widest, device=space.device)
         weights = weights * steps[n] if steps else weights
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
