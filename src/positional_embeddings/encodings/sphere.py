@@ -228,8 +228,14 @@ def spherical_truncation_error(
     ----------
     degree : int
         Highest degree, 0 to 1023.
-    kernel, length_scale, length_unit, nu
-        As in `spherical_encoding`.
+    kernel : {"gaussian", "matern"}
+        Covariance, as in `spherical_encoding`.
+    length_scale : float
+        Length over which it falls, in `length_unit`.
+    length_unit : {"km", "radians"}, default "km"
+        Unit of `length_scale`.
+    nu : float, optional
+        Smoothness of the kernel "matern"; 1.5 if None.
 
     Returns
     -------
