@@ -80,20 +80,18 @@ def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space:
     # The similarity is a sum of along * cos(turn) + across * sin(turn), by how far a wave turns.
     along, across = sin * point_sin + cos * point_cos, sin * point_cos - cos * point_sin
     size, moved = xp.sqrt(along**2 + across**2), xp.zeros_like(point)
-    for step in range(_STEPS + 1):
-        turn = grid.frequencies @ moved
-        turn_cos, turn_sin = xp.cos(turn), xp.sin(turn)
-        level = along * turn_cos + across * turn_sin
-        if step == _STEPS:
-            break
+    turn_cos, turn_sin = xp.ones_like(along), xp.zeros_like(along)
+    for _ in range(_STEPS):
         slope = grid.frequencies.T @ (across * turn_cos - along * turn_sin)
         way = grid.inverse @ slope
         squared = (grid.frequencies @ way) ** 2
-        curvature, steepest = xp.sum(squared * level, axis=0), xp.sum(squared * size, axis=0)
-        curvature = xp.maximum(curvature, steepest / _LONGEST_STEP)
+        curvature = xp.sum(squared * (along * turn_cos + across * turn_sin), axis=0)
+        curvature = xp.maximum(curvature, xp.sum(squared * size, axis=0) / _LONGEST_STEP)
         length = xp.sum(slope * way, axis=0) / xp.where(curvature > 0, curvature, 1.0)
         moved = xp.minimum(moved + length * way, grid.most - point)
         moved = xp.maximum(moved, grid.least - point)
+        turn = grid.frequencies @ moved
+        turn_cos, turn_sin = xp.cos(turn), xp.sin(turn)
     both = point_sin * turn_cos + point_cos * turn_sin, point_cos * turn_cos - point_sin * turn_sin
-    strength = xp.sum(level, axis=0) / grid.weight
+    strength = xp.sum(along * turn_cos + across * turn_sin, axis=0) / grid.weight
     return Top(point + moved, xp.concat(both, axis=0), strength)
