@@ -115,6 +115,9 @@ def elementwise_kernels() -> list[tuple[str, str]]:
         kernel = angle_kernel.kernel_of(cupy, integral=integral)
         made.append(_source(kernel, kinds, ndim, index))
     for x, table, index in product(("uint8", "int64", "float64"), TABLES, INDICES):
+        kinds = (x, "float64", NUMBER, NUMBER, NUMBER, table, table)
+        made.append(_source(angle_kernel.sum_kernel_of(cupy), kinds, 2, index))
+    for x, table, index in product(("uint8", "int64", "float64"), TABLES, INDICES):
         kinds = (x, *[NUMBER] * 5, table, table)
         made.append(_source(cyclic.kernel_of(cupy), kinds, 2, index))
     return made

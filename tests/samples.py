@@ -151,6 +151,10 @@ def with_scaling(scaling: Any, library: Library) -> Any:
     return pe.RoPE(8, 16, scaling=scaling)(library.array(X))
 
 
+def encoded_points(waves: Any, library: Library) -> Any:
+    return waves.encode(library.array(POINTS))
+
+
 def fitted(regressor: Any, _: Library = HOST) -> Any:
     return regressor.fit(TABLE, TARGETS).predict(TABLE)
 
@@ -165,6 +169,9 @@ def of_kernel(kernel: Any, _: Library) -> Any:
 
 LONG = [1.0, 1.5, 2.0, 3.0]
 GAPS = np.where(np.arange(10).reshape(5, 2) == 3, np.nan, TABLE)
+
+WAVES = pe.FourierFeatures.random(2, 8, length_scale=2.0, rng=0)
+ENCODED = WAVES.encode(POINTS)
 
 REGRESSOR = estimators.AttentionRegressor(estimators.GaussianKernel(2.0)).fit(TABLE, TARGETS)
 FILLER = estimators.GapFiller(REGRESSOR, positions=[0]).fit(GAPS)
@@ -793,6 +800,77 @@ CATALOGUE: dict[str, list[Call]] = {
         ),
         Call(pe.fourier_encoding, {"x": POINTS, "preset": "nerf"}),
     ],
+    "FourierFeatures": [
+        Call(
+            pe.FourierFeatures,
+            {
+                "frequencies": [[1.0, 0.5], [-2.0, 0.0]],
+                "weights": [1.0, 2.0],
+                "phases": [0.0, 0.5],
+                "arrangement": "concatenated",
+                "cos_first": True,
+                "digits": None,
+            },
+            encoded_points,
+        ),
+        Call(pe.FourierFeatures, {"frequencies": [1.0, 0.25], "phases": 0.5}, encoded_points),
+    ],
+    "FourierFeatures.sinusoidal": [
+        Call(pe.FourierFeatures.sinusoidal, {"dim": 4, "base": 100.0}, encoded_points)
+    ],
+    "FourierFeatures.from_wavelengths": [
+        Call(pe.FourierFeatures.from_wavelengths, {"wavelengths": [1.0, 4.0]}, encoded_points)
+    ],
+    "FourierFeatures.octaves": [
+        Call(pe.FourierFeatures.octaves, {"n": 3, "longest": 2.0}, encoded_points)
+    ],
+    "FourierFeatures.random": [
+        Call(
+            pe.FourierFeatures.random,
+            {
+                "coordinates": 2,
+                "dim": 4,
+                "length_scale": [1.0, 2.0],
+                "kernel": "matern",
+                "nu": 1.5,
+                "orthogonal": True,
+                "rng": 0,
+            },
+            encoded_points,
+        ),
+        Call(
+            pe.FourierFeatures.random,
+            {"coordinates": 2, "dim": 4, "kernel": "periodic", "period": [3.0, 4.0], "rng": 0},
+            encoded_points,
+        ),
+    ],
+    "FourierFeatures.hexagonal": [
+        Call(
+            pe.FourierFeatures.hexagonal,
+            {"scales": [1.0, 2.0], "orientations": [0.0, 0.5], "offsets": (0.5, -1.0)},
+            encoded_points,
+        )
+    ],
+    "FourierFeatures.encode": [Call(WAVES.encode, {"points": POINTS, "dtype": np.float64})],
+    "FourierFeatures.shift": [
+        Call(WAVES.shift, {"encoding": ENCODED, "by": POINTS}),
+        Call(WAVES.shift, {"encoding": ENCODED, "by": [1.0, 2.0]}),
+    ],
+    "FourierFeatures.unshift": [Call(WAVES.unshift, {"encoding": ENCODED, "by": POINTS})],
+    "FourierFeatures.bind": [Call(WAVES.bind, {"a": ENCODED, "b": ENCODED})],
+    "FourierFeatures.unbind": [Call(WAVES.unbind, {"a": ENCODED, "b": ENCODED})],
+    "FourierFeatures.kernel": [Call(WAVES.kernel, {"difference": POINTS, "dtype": np.float64})],
+    "FourierFeatures.decode": [
+        Call(
+            WAVES.decode,
+            {
+                "encoding": ENCODED,
+                "bounds": [[-3.0, 3.0], [-3.0, 3.0]],
+                "resolution": 8,
+                "count": 2,
+            },
+        )
+    ],
     "from_attend": [Call(pe.from_attend, {"attend": HIDDEN})],
     "fully_masked_rows": [Call(pe.fully_masked_rows, {"mask": HIDDEN, "key_axis": 1})],
     "graph_laplacian_encoding": [
@@ -944,6 +1022,30 @@ CATALOGUE: dict[str, list[Call]] = {
                 "degree": 2,
                 "unit": "degrees",
                 "dtype": np.float64,
+            },
+        ),
+        Call(
+            pe.spherical_encoding,
+            {
+                "latitude": POINTS[0],
+                "longitude": POINTS[1],
+                "kernel": "matern",
+                "length_scale": 0.5,
+                "length_unit": "radians",
+                "nu": 1.5,
+                "tolerance": 0.1,
+            },
+        ),
+    ],
+    "spherical_truncation_error": [
+        Call(
+            pe.spherical_truncation_error,
+            {
+                "degree": 2,
+                "kernel": "matern",
+                "length_scale": 3000.0,
+                "length_unit": "km",
+                "nu": 1.5,
             },
         )
     ],

@@ -54,6 +54,9 @@ OWN = {
     "fourier_encoding": lambda at: pe.fourier_encoding(at.array(X), [1.0, 4.0]),
     "log_wavelengths": lambda at: pe.fourier_encoding(at.array(X), pe.log_wavelengths(1, 8, 3)),
     "octave_wavelengths": lambda at: pe.fourier_encoding(at.array(X), pe.octave_wavelengths(3)),
+    "spherical_truncation_error": lambda at: pe.fourier_encoding(
+        at.array(X), [pe.spherical_truncation_error(2, kernel="gaussian", length_scale=3000.0)]
+    ),
     # Each block is seen in part, as it would be if the values could not be read.
     "to_block_ranges": lambda at: tuple(
         table.tolist()

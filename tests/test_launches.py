@@ -27,7 +27,9 @@ from positional_embeddings import (
     cyclic_encoding,
     describe_mask,
     fourier_encoding,
+    grid_cell_encoding,
     mask_to_bias,
+    random_fourier_encoding,
     relative_position_bucket,
     relative_positions,
     scaled_dot_product_attention,
@@ -214,10 +216,13 @@ def test_embeddings_do_not_wait_for_a_wrong_index(backend, counter):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 def test_encodings_upload_nothing_in_a_later_call(backend, counter, dtype):
     x = backend.array(np.arange(1000), dtype)
+    points = backend.array(np.arange(2000).reshape(2, 1000), dtype)
     calls = [
         (partial(sinusoidal_encoding, x, 64), 6),
         (partial(fourier_encoding, x, [7, 365.25]), 6),
         (partial(cyclic_encoding, x, [7, 24, 365.25], [2, 1, 3]), 4),
+        (partial(random_fourier_encoding, points, 64, rng=0), 6),
+        (partial(grid_cell_encoding, points, [7, 365.25]), 6),
     ]
     for call, most in calls:
         launches, *others = counter.of(call)

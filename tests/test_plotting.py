@@ -22,6 +22,7 @@ def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
         (plotting.plot_rope_decay, pe.RoPE(2, 3)),
         (plotting.plot_wavelengths, pe.RoPE(2, 3)),
         (plotting.plot_similarity, np.ones((2, 3))),
+        (lambda waves: plotting.plot_kernel(waves, 1.0), pe.FourierFeatures([1.0])),
     ):
         with pytest.raises(ImportError, match=message):
             draw(array)
@@ -892,3 +893,23 @@ def test_columns_of_a_map(ax, columns, expected):
                 similar = cosine(features[:, number], features[:, 1])
                 assert shown == pytest.approx([similar] * len(shown), abs=1e-12)
                 assert shown
+
+
+@pytest.mark.parametrize("frequencies", [[1.0, 0.3], [[1.0], [0.3]]])
+def test_a_kernel_of_one_coordinate_is_a_line(ax, frequencies):
+    waves = pe.FourierFeatures(frequencies, weights=[1.0, 3.0], phases=2.0)
+    assert plotting.plot_kernel(waves, 20, label="difference (days)", ax=ax) is ax
+    ((x, y),) = (line.get_data() for line in ax.get_lines())
+    assert (x[0], x[1000], x[-1]) == (-20, 0, 20)
+    np.testing.assert_allclose(y, (np.cos(x) + 3 * np.cos(0.3 * x)) / 4, rtol=0, atol=1e-14)
+    assert labels(ax) == ("difference (days)", "kernel")
+
+
+def test_a_kernel_of_a_plane_is_a_map(ax):
+    waves = pe.FourierFeatures([[1.0, 0.5], [0.0, 2.0]])
+    plotting.plot_kernel(waves, 3, ax=ax)
+    for x, y in ((0, 0), (1, 2), (-2.5, 0.4)):
+        at = [image.get_cursor_data(Event(ax, x, y)) for image in ax.images]
+        assert at == pytest.approx([(math.cos(x + y / 2) + math.cos(2 * y)) / 2], abs=0.05)
+    assert labels(ax) == ("difference, x", "difference, y")
+    assert colour_bar(ax) == "kernel"

@@ -126,6 +126,7 @@ NO_USE = {
     "describe_mask": "reads values, and returns a text",
     "log_wavelengths": "returns numbers of NumPy",
     "octave_wavelengths": "returns numbers of NumPy",
+    "spherical_truncation_error": "returns a number",
     "to_block_ranges": "returns numbers",
 }
 

@@ -36,6 +36,7 @@ from positional_embeddings.encodings.fourier import (
     log_wavelengths,
     octave_wavelengths,
 )
+from positional_embeddings.encodings.fourier_features import FourierFeatures
 from positional_embeddings.encodings.graph import graph_laplacian_encoding, random_walk_encoding
 from positional_embeddings.encodings.grid import grid_encoding, grid_positions
 from positional_embeddings.encodings.grid_cells import grid_cell_encoding
@@ -43,7 +44,7 @@ from positional_embeddings.encodings.learned import LearnedPE
 from positional_embeddings.encodings.multimodal import multimodal_positions
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sinusoidal import AbsolutePE, sinusoidal_encoding
-from positional_embeddings.encodings.sphere import spherical_encoding
+from positional_embeddings.encodings.sphere import spherical_encoding, spherical_truncation_error
 from positional_embeddings.masks.by_position import (
     CausalMask,
     ChunkedMask,
@@ -100,6 +101,7 @@ __all__ = [
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
+    "FourierFeatures",
     "FunctionBias",
     "FunctionMask",
     "GlobalMask",
@@ -169,6 +171,7 @@ __all__ = [
     "segment_ids_from_lengths",
     "sinusoidal_encoding",
     "spherical_encoding",
+    "spherical_truncation_error",
     "to_attend",
     "to_block_ranges",
     "xpos_scale",

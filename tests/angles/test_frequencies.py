@@ -14,6 +14,7 @@ from positional_embeddings.angles import exact, pages
 from positional_embeddings.angles.frequencies import geometric_frequencies
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.encodings.features import Waves
 
 LIMIT = 2**31
 
@@ -263,7 +264,8 @@ def test_what_is_rounded_off_an_angle():
         ("float64", "SUM_BLOCK_PRODUCTS", 20 * 3 * 2 * 4),
     ],
 )
-def test_sums_by_matrix_products_are_exact(kind, bound, most, monkeypatch):
+@pytest.mark.parametrize(("by_quadrant", "largest"), [(False, 2e-15), (True, 5e-16)])
+def test_sums_by_matrix_products_are_exact(kind, bound, most, by_quadrant, largest, monkeypatch):
     """In blocks of few numbers, and of few products of frequencies, coordinates and limbs."""
     blocks = []
     monkeypatch.setattr(angles, bound, most)
@@ -274,23 +276,25 @@ def test_sums_by_matrix_products_are_exact(kind, bound, most, monkeypatch):
     frequencies = [geometric_frequencies(6, 50, scale) for scale in scales]
     coordinates = np.random.default_rng(0).uniform(-1e6, 1e6, (2, 40)).astype(kind)
     cos, sin = np.empty((2, 3, 40))
-    angles.fill_cos_sin_of_sum(coordinates, frequencies, 2.0, cos, sin)
+    angles.fill_cos_sin_of_sum(coordinates, frequencies, 2.0, cos, sin, by_quadrant=by_quadrant)
     for i in range(3):
         for j, places in enumerate(coordinates.T.tolist()):
             with mpmath.workdps(50):
                 parts = zip(places, scales, strict=True)
                 exact = mpmath.fsum(exact_angle(place, i, 6, 50, scale) for place, scale in parts)
-                assert error(cos[i, j], 2 * mpmath.cos(exact)) < 2e-15
-                assert error(sin[i, j], 2 * mpmath.sin(exact)) < 2e-15
+                assert error(cos[i, j], 2 * mpmath.cos(exact)) < largest
+                assert error(sin[i, j], 2 * mpmath.sin(exact)) < largest
     assert [block.stop - block.start for block in blocks] == [20, 20]
 
 
-def test_sums_that_are_half_a_cycle():
+@pytest.mark.parametrize(("by_quadrant", "largest"), [(False, 1e-15), (True, 0)])
+def test_sums_that_are_half_a_cycle(by_quadrant, largest):
     coordinates = np.asarray([[1, -1, 2, 3, 1], [0, 2, 0, 2, 1]])
     cos, sin = np.empty((2, 1, 5))
-    angles.fill_cos_sin_of_sum(coordinates, ["0.5", "0.25"], 2.0, cos, sin)
-    np.testing.assert_allclose(cos, [[-2, 2, 2, 2, 0]], atol=1e-15)
-    np.testing.assert_allclose(sin, [[0, 0, 0, 0, -2]], atol=1e-15)
+    frequencies = ["0.5", "0.25"]
+    angles.fill_cos_sin_of_sum(coordinates, frequencies, 2.0, cos, sin, by_quadrant=by_quadrant)
+    np.testing.assert_allclose(cos, [[-2, 2, 2, 2, 0]], rtol=0, atol=largest)
+    np.testing.assert_allclose(sin, [[0, 0, 0, 0, -2]], rtol=0, atol=largest)
 
 
 def test_frequencies_in_fixed_point():
@@ -486,3 +490,48 @@ def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     finally:
         exact.kernel_of.cache_clear()
     assert parts[0] is parts[2] is not parts[1]
+
+
+class SumKernelInPython:
+    """Stands in for CuPy's class: what its kernel of sums computes, by mpmath."""
+
+    def __init__(self, inputs, outputs, code, name, preamble, options):
+        assert inputs == "raw P points, raw float64 parts, int64 count, int64 size, float64 factor"
+        assert outputs == "T cosine, T sine"
+        assert name == "positional_embeddings_cos_sin_of_sum"
+        assert name.removeprefix("positional_embeddings_") in code
+        assert "modulo_2_64" in preamble
+        assert options == ("--fmad=false",)
+
+    def __call__(self, points, parts, count, size, factor, cosine, sine):
+        assert parts.shape == (*cosine.shape[:1], count, 5)
+        for wave, at in np.ndindex(cosine.shape):
+            upper, lower, rest, *_ = (parts[wave, :, i].tolist() for i in range(5))
+            with mpmath.workdps(60):
+                cycles = [
+                    (mpmath.mpf(int(u) * 2**32 + int(v)) / 2**64 + r)
+                    * points.ravel()[at + i * size]
+                    for i, (u, v, r) in enumerate(zip(upper, lower, rest, strict=True))
+                ]
+                angle = 2 * mpmath.pi * mpmath.fsum(cycles)
+                own = np.broadcast_to(factor, cosine.shape)[wave, at]
+                cosine[wave, at], sine[wave, at] = own * mpmath.cos(angle), own * mpmath.sin(angle)
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+@pytest.mark.parametrize("factor", [0.5, (0.5, 2.0, 1.5)])
+def test_the_kernel_of_sums_gets_parts_and_points(monkeypatch, kind, factor):
+    """With a stand-in for CuPy; the tests of encodings on that backend compare its own kernel."""
+    monkeypatch.setattr(np, "ElementwiseKernel", SumKernelInPython, raising=False)
+    frequencies = tuple(geometric_frequencies(6, 50, scale) for scale in (1.0, 30.0))
+    waves = Waves(frequencies, amplitude=factor)
+    points = np.random.default_rng(0).integers(-9, 2**20, (2, 3, 4)).astype(kind)
+    arguments = points, np.float64, space_of(x=points)
+    wanted = waves.encode_chunk(*arguments)
+    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    try:
+        got = waves.encode_chunk(*arguments)
+        assert got.shape == (6, 3, 4)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-15)
+    finally:
+        exact.sum_kernel_of.cache_clear()

@@ -30,6 +30,8 @@ FOR_PUBLIC_FUNCTIONS = {
     "named._bounds",
     "mask.Mask._space",
     "features.real_coordinates",
+    "fourier_features.FourierFeatures._bound",
+    "fourier_features.FourierFeatures._shifted",
     "learned.LearnedPE._lookup",
     "cache.numbers_of",
     "cache.KVStep._checked_axes",

@@ -33,6 +33,10 @@ def laplace(d, scales):
     return math.exp(-sum(abs(a) / s for a, s in zip(d, scales, strict=True)))
 
 
+def cauchy(d, scales):
+    return math.prod(1 / (1 + (a / s) ** 2) for a, s in zip(d, scales, strict=True))
+
+
 def periodic(d, scales, periods):
     """Rasmussen and Williams, equation 4.31, a product over the coordinates."""
     terms = zip(d, scales, periods, strict=True)
@@ -51,6 +55,7 @@ CASES = {
         lambda d, s: matern(d, s, 2.5),
     ),
     "laplace": ({"kernel": "laplace"}, laplace),
+    "cauchy": ({"kernel": "cauchy"}, cauchy),
     "periodic": (
         {"kernel": "periodic", "period": PERIODS},
         lambda d, s: periodic(d, s, PERIODS),
@@ -191,12 +196,12 @@ def cycles_of(options, count, seed, dims):
 
     scales = (options.get("length_scale", 1.0),) * dims
     spectrum = random_fourier._spectrum(
+        dims,
         options.get("kernel", "gaussian"),
         list(scales),
         options.get("nu"),
         options.get("period"),
         options.get("orthogonal", False),
-        dims,
     )
     return [
         [Decimal(text) for text in row.split()]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import peak_memory
-from positional_embeddings import spherical_encoding
+from positional_embeddings import spherical_encoding, spherical_truncation_error
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.encodings import sphere
 
@@ -407,3 +407,128 @@ def test_pytorch_compiles_it_whole():
     expected = spherical_encoding(latitude, longitude, 3)
     compiled = torch.compile(spherical_encoding, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(latitude, longitude, 3), expected)
+
+
+# Kernels: a scale in km, and the smoothness, infinite if Gaussian.
+SPECTRA = [(km, nu) for km in (300, 1000, 3000, 10_000) for nu in (0.5, 1.5, 2.5, math.inf)]
+RADIUS = 6371.0088
+
+
+def kernel_options(km, nu):
+    if nu == math.inf:
+        return {"kernel": "gaussian", "length_scale": km}
+    return {"kernel": "matern", "length_scale": km, "nu": nu}
+
+
+def spectral_weight(degree, km, nu):
+    """Borovitskiy et al. (2020), section 3.2, for the sphere; 1 at degree 0."""
+    squared, eigenvalue = (mpmath.mpf(km) / RADIUS) ** 2, mpmath.mpf(degree) * (degree + 1)
+    if nu == math.inf:
+        return mpmath.exp(-squared * eigenvalue / 2)
+    return (1 + squared * eigenvalue / (2 * mpmath.mpf(nu))) ** -(mpmath.mpf(nu) + 1)
+
+
+def sum_beyond(degree, km, nu):
+    """The sum of 2 l + 1 times the weights of all degrees l beyond one, to 20 digits."""
+
+    def term(n):
+        return (2 * n + 1) * spectral_weight(n, km, nu)
+
+    with mpmath.workdps(30):
+        if nu == math.inf:
+            return mpmath.fsum(map(term, range(degree + 1, int(13 * RADIUS / km) + 3)))
+        start = max(degree + 1, int(20 * RADIUS / km))
+        first = mpmath.fsum(map(term, range(degree + 1, start)))
+        return first + mpmath.sumem(term, [start, mpmath.inf], tol=mpmath.mpf(10) ** -20)
+
+
+@pytest.mark.parametrize(("km", "nu"), SPECTRA)
+def test_truncation_errors_are_what_is_left_out(km, nu):
+    everything = sum_beyond(-1, km, nu)
+    for degree in (0, 7, 40, 300, 1023):
+        exact = sum_beyond(degree, km, nu) / everything
+        got = spherical_truncation_error(degree, **kernel_options(km, nu))
+        assert abs(got - exact) <= 2e-8 * exact + 1e-30
+    radians = kernel_options(km, nu) | {"length_scale": km / RADIUS, "length_unit": "radians"}
+    assert spherical_truncation_error(1023, **radians) == pytest.approx(got, rel=1e-12)
+
+
+@pytest.mark.parametrize(("km", "nu"), [(1000, 1.5), (3000, 0.5), (3000, math.inf), (10_000, 2.5)])
+def test_scalar_products_are_the_kernel_within_the_stated_error(backend, km, nu):
+    """The series of the addition theorem by mpmath, to a degree far beyond."""
+    angles = [0.0, 0.01, 0.3, 1.0, 2.0, math.pi]
+    latitude = np.degrees(np.pi / 2 - np.asarray(angles))  # on one meridian, from the pole
+    degree = 20
+    options = kernel_options(km, nu)
+    z = spherical_encoding(backend.array(latitude), backend.array(np.zeros(6)), degree, **options)
+    got = np.einsum(
+        "i,ij->j", *(backend.numpy(z).astype(float)[:, cut] for cut in (0, slice(None)))
+    )
+    far, error = 700, spherical_truncation_error(degree, **options)
+    total = sum_beyond(-1, km, nu)
+    beyond = sum_beyond(far, km, nu) / total
+    rounding = 1e-13 if backend.wide == "float64" else 1e-5
+    with mpmath.workdps(25):
+        terms = [(2 * n + 1) * spectral_weight(n, km, nu) / total for n in range(far + 1)]
+        for angle, product in zip(angles, got, strict=True):
+            x = mpmath.cos(angle)
+            legendre, before, sums = mpmath.mpf(1), mpmath.mpf(0), []
+            for n, term in enumerate(terms):
+                sums.append(term * legendre)
+                legendre, before = ((2 * n + 1) * x * legendre - n * before) / (n + 1), legendre
+            assert abs(product - mpmath.fsum(sums[: degree + 1])) < rounding
+            assert abs(product - mpmath.fsum(sums)) <= error + beyond + rounding
+    # At distance 0 the error is what is stated.
+    assert got[0] == pytest.approx(1 - error, abs=rounding)
+
+
+@pytest.mark.parametrize(("km", "nu"), SPECTRA)
+@pytest.mark.parametrize("places", [300, pytest.param(2000, marks=pytest.mark.long)])
+def test_covariances_are_positive_semidefinite(km, nu, places):
+    rng = np.random.default_rng(0)
+    latitude, longitude = (
+        np.degrees(np.arcsin(rng.uniform(-1, 1, places))),
+        rng.uniform(0, 360, places),
+    )
+    tolerance = 0.3 if nu == 0.5 else 0.05  # degrees are many where the kernel is rough
+    z = spherical_encoding(latitude, longitude, tolerance=tolerance, **kernel_options(km, nu))
+    eigenvalues = np.linalg.eigvalsh(z.T @ z)
+    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]
+    np.testing.assert_allclose(np.sum(z**2, axis=0), 1, rtol=0, atol=tolerance)
+
+
+def test_a_matern_kernel_of_great_circle_distances_is_none():
+    """What is valid in a plane has a negative eigenvalue on the sphere; these kernels have none."""
+    rng = np.random.default_rng(0)
+    latitude, longitude = np.degrees(np.arcsin(rng.uniform(-1, 1, 300))), rng.uniform(0, 360, 300)
+    unit = spherical_encoding(latitude, longitude, 1)[1:] * math.sqrt(4 * math.pi / 3)
+    distance = np.arccos(np.clip(unit.T @ unit, -1, 1)) * RADIUS
+    scaled = math.sqrt(5) * distance / 10_000
+    planar = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    eigenvalues = np.linalg.eigvalsh(planar)
+    assert eigenvalues[0] < -1e-4 * eigenvalues[-1]
+
+
+@pytest.mark.parametrize(("km", "nu"), [(3000, 1.5), (1000, math.inf)])
+def test_small_scales_are_kernels_of_a_plane(km, nu):
+    km = km / 10
+    degrees = np.asarray([0.0, 0.5, 1.0, 2.0]) * math.degrees(km / RADIUS)
+    z = spherical_encoding(degrees, np.zeros(4), 600, **kernel_options(km, nu))
+    r = np.asarray([0.0, 0.5, 1.0, 2.0])
+    a = math.sqrt(3) * r
+    planar = np.exp(-(r**2) / 2) if nu == math.inf else (1 + a) * np.exp(-a)
+    np.testing.assert_allclose(z[:, 0] @ z, planar, rtol=0, atol=3e-3)
+
+
+def test_the_least_degree_that_keeps_a_tolerance():
+    options = kernel_options(2000, 1.5)
+    for tolerance in (None, 0.3, 1e-4, 0.9999):
+        z = spherical_encoding(np.zeros(1), np.zeros(1), tolerance=tolerance, **options)
+        degree, most = math.isqrt(z.shape[0]) - 1, 0.01 if tolerance is None else tolerance
+        assert spherical_truncation_error(degree, **options) <= most
+        assert degree == 0 or spherical_truncation_error(degree - 1, **options) > most
+    whole = spherical_encoding(np.zeros(2), np.zeros(2), kernel="gaussian", length_scale=1e9)
+    np.testing.assert_allclose(whole, [[1.0, 1.0]], rtol=0, atol=1e-15)
+    assert spherical_encoding(
+        np.zeros(2), np.zeros(2), 0, kernel="matern", length_scale=1e9
+    ).shape == (1, 2)

@@ -38,28 +38,72 @@ __device__ void cos_sin_of_phase(Phase phase, double low, double factor, T& cosi
   cos_sin_of_turn(turn, low - (turn - high * TWO_M64), quadrant, factor, cosine, sine);
 }
 
-// The frequency has 64 bits behind the point, in two whole numbers of 32, and a rounded rest.
-template <typename Integer, typename T>
-__device__ void cos_sin_of_integer(Integer position, double bits, double more_bits, double rest,
-                                   double factor, T& cosine, T& sine) {
+// The frequency has 64 bits behind the point, in two whole numbers of 32, and a rounded rest. What
+// is added are units of 2**-64 cycles, and what is less, in cycles.
+template <typename Integer>
+__device__ void add_integer(Integer position, double bits, double more_bits, double rest,
+                            Phase& phase, double& low) {
   const Phase frequency = (modulo_2_64(bits) << 32) + modulo_2_64(more_bits);
-  const double low = (double)position * rest;
-  cos_sin_of_phase((Phase)position * frequency, low, factor, cosine, sine);
+  phase += (Phase)position * frequency;
+  low += (double)position * rest;
 }
 
 // Parts of a position are multiplied in twice the digits, by the rounded frequency in cycles and
 // what it leaves over.
-template <typename T>
-__device__ void cos_sin_of_real(double position, double bits, double more_bits, double rest,
-                                double cycles, double cycles_rest, double factor, T& cosine,
-                                T& sine) {
+__device__ void add_real(double position, double bits, double more_bits, double rest,
+                         double cycles, double cycles_rest, Phase& phase, double& low) {
   const Phase frequency = (modulo_2_64(bits) << 32) + modulo_2_64(more_bits);
   const double whole = fabs(position) <= TWO_63 ? trunc(position) : nan("");
   const double part = position - whole;
   const double product = part * cycles;
   const double fixed = (product - rint(product)) * TWO_64;
-  double low = whole * rest + (fma(part, cycles, -product) + part * cycles_rest);
-  low += (fixed - rint(fixed)) * TWO_M64;
-  const Phase phase = modulo_2_64(whole) * frequency + modulo_2_64(rint(fixed));
+  double small = whole * rest + (fma(part, cycles, -product) + part * cycles_rest);
+  small += (fixed - rint(fixed)) * TWO_M64;
+  phase += modulo_2_64(whole) * frequency + modulo_2_64(rint(fixed));
+  low += small;
+}
+
+template <typename Integer, typename T>
+__device__ void cos_sin_of_integer(Integer position, double bits, double more_bits, double rest,
+                                   double factor, T& cosine, T& sine) {
+  Phase phase = 0;
+  double low = 0;
+  add_integer(position, bits, more_bits, rest, phase, low);
+  cos_sin_of_phase(phase, low, factor, cosine, sine);
+}
+
+template <typename T>
+__device__ void cos_sin_of_real(double position, double bits, double more_bits, double rest,
+                                double cycles, double cycles_rest, double factor, T& cosine,
+                                T& sine) {
+  Phase phase = 0;
+  double low = 0;
+  add_real(position, bits, more_bits, rest, cycles, cycles_rest, phase, low);
+  cos_sin_of_phase(phase, low, factor, cosine, sine);
+}
+
+template <typename Integer>
+__device__ void add(Integer position, const double* parts, Phase& phase, double& low) {
+  add_integer(position, parts[0], parts[1], parts[2], phase, low);
+}
+
+__device__ void add(double position, const double* parts, Phase& phase, double& low) {
+  add_real(position, parts[0], parts[1], parts[2], parts[3], parts[4], phase, low);
+}
+
+// Of the sum of `count` coordinates, `step` numbers apart, each times the frequency of five parts.
+// Units of what is less go to the phase, so that it stays small.
+template <typename Points, typename T>
+__device__ void cos_sin_of_sum(const Points& points, long long first, long long step,
+                               const double* parts, long long count, double factor, T& cosine,
+                               T& sine) {
+  Phase phase = 0;
+  double low = 0;
+  for (long long i = 0; i < count; ++i) {
+    add(points[first + i * step], parts + 5 * i, phase, low);
+    const double units = rint(low * TWO_64);
+    phase += modulo_2_64(units);
+    low -= units * TWO_M64;
+  }
   cos_sin_of_phase(phase, low, factor, cosine, sine);
 }

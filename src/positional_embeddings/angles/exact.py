@@ -15,7 +15,7 @@ from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.kept import constant_array, host_constant
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 
 
@@ -44,7 +44,12 @@ def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
 
 
 def cos_sin_by_kernel(
-    positions: Array, parts: Array, dtype: Dtype, space: Space, factor: float, order: Order = "C"
+    positions: Array,
+    parts: Array,
+    dtype: Dtype,
+    space: Space,
+    factor: float | Array,
+    order: Order = "C",
 ) -> Array:
     """Return cosine and sine as `cos_sin` does, as one array, in one launch.
 
@@ -57,12 +62,57 @@ def cos_sin_by_kernel(
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
-    table = (shape[0], rows)
+    table, factor = (shape[0], rows), _of_rows(factor, xp)
     if order == "F":  # neighbouring threads write neighbours
         flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
     both = xp.empty((2, *table), dtype=dtype, device=space.device)
     kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
     return xp.reshape(both.mT if order == "F" else both, (2, *shape))
+
+
+def cos_sin_of_sum_by_kernel(
+    points: Array,
+    frequencies: tuple[Frequencies, ...],
+    dtype: Dtype,
+    space: Space,
+    factor: float | Array,
+) -> Array:
+    """Return cosine and sine of points (coordinate, *S) as `cos_sin_of_sum` does, in one launch."""
+    xp, count = space.xp, len(frequencies)
+    if not dtypes.is_dtype(points.dtype, "integral", xp):
+        points = space.astype(points, xp.float64)
+    shape, factor = points.shape[1:], _of_rows(factor, xp)
+    points = xp.reshape(points, (count, prod(shape)))
+    parts = constant_array(_of_sum_in_fixed_point, *frequencies, dtype=xp.float64, space=space)
+    both = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=space.device)
+    sum_kernel_of(xp)(points, parts, count, points.shape[1], factor, both[0, ...], both[1, ...])
+    return xp.reshape(both, (*both.shape[:2], *shape))
+
+
+def _of_rows(factor: float | Array, xp: Namespace) -> float | Array:
+    """Return one factor, or those of all frequencies as a column."""
+    return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
+
+
+@host_constant
+def _of_sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
+    """Return the five parts of frequencies (wave, coordinate)."""
+    of_coordinates = np.asarray([_in_fixed_point(f) for f in frequencies])
+    return of_coordinates.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]
+
+
+@cache
+def sum_kernel_of(xp: Namespace) -> Any:
+    """Return the kernel of sums of integer or of real coordinates."""
+    return xp.ElementwiseKernel(
+        "raw P points, raw float64 parts, int64 count, int64 size, float64 factor",
+        "T cosine, T sine",
+        "cos_sin_of_sum(points, i % size, size, &parts[i / size * 5 * count], count, factor, "
+        "cosine, sine)",
+        "positional_embeddings_cos_sin_of_sum",
+        preamble=cuda_text("angles/cos_sin.cu"),
+        options=OPTIONS,
+    )
 
 
 @cache

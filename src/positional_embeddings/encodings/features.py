@@ -3,19 +3,26 @@
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from functools import partial
+from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.cos_sin import (
+    MOST_COORDINATES,
+    cos_sin,
+    cos_sin_of_sum,
+    fill_cos_sin_of_sum,
+)
+from positional_embeddings.angles.exact import cos_sin_of_sum_by_kernel
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import remedy_for, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import constant_array, host_constant
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.layouts import join_pairs
+from positional_embeddings.rotary.layouts import halves, join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
@@ -77,35 +84,76 @@ def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
 
 
 class Waves(NamedTuple):
-    """Sines and cosines of a coordinate, and how they become features."""
+    """Sines and cosines of frequencies times points, and how they become features."""
 
-    frequencies: Frequencies
+    # Of each coordinate; a text alone if points have no axis of coordinates.
+    frequencies: Frequencies | tuple[Frequencies, ...]
     arrangement: str = "interleaved"
-    amplitude: float = 1.0
+    amplitude: float | tuple[float, ...] = 1.0  # of all waves, or of each
     cos_first: bool = False
-    start: int = 0  # is added to each coordinate
+    phases: Frequencies = ""  # in cycles, none if empty
+    is_drawn: bool = False  # at random, so that few phases are whole quadrants
 
-    def encode(self, name: str, x: Array, count: int, dtype: Dtype, space: Space) -> Array:
-        """Return the features (count, *x.shape) of coordinates; one too many is left out."""
-        encode = partial(self._encode, count=count, dtype=dtype)
-        return by_chunks(name, encode, [x], count, dtype, space)
+    def of_coordinates(self) -> tuple[Frequencies, ...]:
+        """Return the frequencies of each coordinate; phases are those of a coordinate of 1."""
+        frequencies = self.frequencies
+        frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
+        return (*frequencies, self.phases) if self.phases else frequencies
 
-    def _encode(self, x: Array, count: int, dtype: Dtype, space: Space) -> Array:
-        xp, work = space.xp, dtypes.compute_dtype(dtype, space.xp)
-        if self.start:
-            is_real = dtypes.is_real_floating(x.dtype, xp)
-            x = space.astype(x, space.widest if is_real else space.integer) + self.start
+    def encode(self, name: str, points: Array, dtype: Dtype, space: Space) -> Array:
+        """Return the features of points, two for each wave."""
+        encode = partial(self.encode_chunk, dtype=dtype)
+        count = 2 * len(in_cycles(self.of_coordinates()[0]))
+        is_stacked = not isinstance(self.frequencies, str)
+        return by_chunks(name, encode, [points], count, dtype, space, is_stacked=is_stacked)
 
-        def sin_cos(x: Array) -> tuple[Array, Array]:
-            cos, sin = cos_sin(x, self.frequencies, work, space, self.amplitude)
-            cos, sin = cos + 0.0, sin + 0.0  # no negative zeros
-            return (cos, sin) if self.cos_first else (sin, cos)
+    def encode_chunk(self, points: Array, dtype: Dtype, space: Space) -> Array:
+        """Return the features of points in one chunk."""
+        xp, of_coordinates = space.xp, self.of_coordinates()
+        pairs, layout = len(in_cycles(of_coordinates[0])), LAYOUTS[self.arrangement]
+        work = dtypes.compute_dtype(dtype, xp)
+        if isinstance(self.frequencies, str):
+            if not self.phases:
 
-        pairs = len(in_cycles(self.frequencies))
-        features = arranged(x, sin_cos, pairs, dtype, space, self.arrangement)
-        if count > 2 * pairs:
-            features = xp.concat([features, xp.zeros_like(features[:1, ...])], axis=0)
-        return features[:count, ...]
+                def sin_cos(x: Array) -> tuple[Array, Array]:
+                    factor = column(self.amplitude, x.ndim, space)
+                    cos, sin = cos_sin(x, of_coordinates[0], work, space, factor)
+                    return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
+
+                return arranged(points, sin_cos, pairs, dtype, space, self.arrangement)
+            points = points[None, ...]
+        if self.phases:
+            points = xp.concat([points, xp.ones_like(points[:1, ...])], axis=0)
+        shape = points.shape[1:]
+        factor = column(self.amplitude, len(shape), space)
+        if space.compiles_kernels:
+            both = cos_sin_of_sum_by_kernel(points, of_coordinates, work, space, factor)
+            cos, sin = both[0, ...], both[1, ...]
+        elif xp is np and len(of_coordinates) <= MOST_COORDINATES:
+            features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
+            sin, cos = self.in_order(*halves(features, 0, layout, pairs))
+            flat = np.reshape(points, (len(points), prod(shape)))
+            factor = column(self.amplitude, 1, space)
+            by_quadrant = not self.is_drawn
+            fill_cos_sin_of_sum(flat, of_coordinates, factor, cos, sin, by_quadrant=by_quadrant)
+            return np.reshape(features, (2 * pairs, *shape))
+        else:
+            coordinates = [points[i, ...] for i in range(len(of_coordinates))]
+            cos, sin = cos_sin_of_sum(coordinates, of_coordinates, work, space, factor)
+        features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
+        return space.astype(features, dtype)
+
+    def in_order(self, sin: Array, cos: Array) -> tuple[Array, Array]:
+        """Exchange sines and cosines if cosines come first."""
+        return (cos, sin) if self.cos_first else (sin, cos)
+
+
+def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
+    """Return a number of each wave as an array with `ndim` further axes; one number as it is."""
+    if isinstance(values, float):
+        return values
+    array = constant_array(list, values, dtype=space.widest, space=space)
+    return array[(..., *(None,) * ndim)]
 
 
 def arranged(
@@ -125,8 +173,7 @@ def arranged(
         features = join_pairs(*sin_cos(x), 0, LAYOUTS[arrangement], space.xp)
         return space.astype(features, dtype)
     features = np.empty((2 * pairs, x.size), dtype=dtype)
-    is_interleaved = arrangement == "interleaved"
-    sines, cosines = (features[::2], features[1::2]) if is_interleaved else np.split(features, 2)
+    sines, cosines = halves(features, 0, LAYOUTS[arrangement], pairs)
     flat = np.reshape(x, (x.size,))
     for block in cuts(x.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
         sines[:, block], cosines[:, block] = sin_cos(flat[block])

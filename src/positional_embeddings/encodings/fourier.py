@@ -93,9 +93,9 @@ def fourier_encoding(
         raise wrong_type("wavelengths", "be given without a `preset`", "None")
     lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
-    count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
+    checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     waves = features.Waves(features.cycles("1", *lengths), arrangement)
-    return waves.encode("fourier_encoding", x, count, dtype, space)
+    return waves.encode("fourier_encoding", x, dtype, space)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:

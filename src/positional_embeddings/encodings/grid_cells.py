@@ -1,18 +1,25 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from math import cos, sin
 from typing import Literal, get_args
 
-from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 
 Kind = Literal["theory", "grid"]
 
 _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
+# Unit vectors along which waves go, in digits.
+_DIRECTIONS = {
+    "theory": [("1", "0"), ("-0.5", _SIN_60), ("-0.5", f"-{_SIN_60}")],
+    "grid": [("1", "0"), ("0", "1")],
+}
 
 
 def grid_cell_encoding(
@@ -94,29 +101,21 @@ def grid_cell_encoding(
     lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
-    count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
+    checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
+    waves = features.Waves(directed(kind, tuple(lengths), (0.0,) * len(lengths)))
+    return waves.encode("grid_cell_encoding", points, dtype, space)
 
-    def encode(points: Array, space: Space) -> Array:
-        def cos_sin_of(coordinate: int, part: str) -> tuple[Array, Array]:
-            frequencies = features.cycles(part, *lengths)
-            return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
-        x_cos, x_sin = cos_sin_of(0, "1")
-        if kind == "grid":
-            y_cos, y_sin = cos_sin_of(1, "1")
-            waves = [x_sin, x_cos, y_sin, y_cos]
-        else:
-            # The two parts of a scalar product are added as angles, each of them exact: their sum
-            # would be rounded.
-            a_cos, a_sin = cos_sin_of(0, "0.5")
-            b_cos, b_sin = cos_sin_of(1, _SIN_60)
-            cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
-            sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
-            second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
-            third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
-            waves = [x_sin, x_cos, *second, *third]
-        encoding = space.xp.reshape(space.xp.stack(waves, axis=1), (count, *points.shape[1:]))
-        return space.astype(encoding, dtype)
-
-    name = "grid_cell_encoding"
-    return features.by_chunks(name, encode, [points], count, dtype, space, is_stacked=True)
+@host_constant
+def directed(
+    kind: str, wavelengths: tuple[float, ...], orientations: tuple[float, ...]
+) -> tuple[str, ...]:
+    """Return the digits of both coordinates of frequencies: all directions of each wavelength."""
+    vectors = []
+    with localcontext(DIGITS):
+        for length, angle in zip(wavelengths, orientations, strict=True):
+            c, s = Decimal(cos(angle)), Decimal(sin(angle))
+            for x, y in _DIRECTIONS[kind]:
+                along = c * Decimal(x) - s * Decimal(y), s * Decimal(x) + c * Decimal(y)
+                vectors.append([str(part / Decimal(length)) for part in along])
+    return tuple(map(" ".join, zip(*vectors, strict=True)))

@@ -7,18 +7,15 @@ from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.encodings.features import by_chunks, one_or_each, real_coordinates
-from positional_embeddings.rotary.layouts import join_pairs
+from positional_embeddings.encodings.features import Waves, one_or_each, real_coordinates
 
-Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
+Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
 # Frequencies in cycles stay below the range of a float32, also in heavy tails.
 _HIGHEST_FREQUENCY = 2.0**100
@@ -54,13 +51,14 @@ def random_fourier_encoding(
         Length :math:`l` over which the kernel falls, in the unit of `x`, or one for each
         coordinate; 2**-50 or more. With the kernel "periodic" it has no unit, and is 2**-30
         or more. A length scale that is learned divides `x` instead.
-    kernel : {"gaussian", "matern", "laplace", "periodic"}, default "gaussian"
+    kernel : {"gaussian", "matern", "laplace", "cauchy", "periodic"}, default "gaussian"
         With the difference :math:`d` of two points and :math:`r^2 = \sum_i (d_i / l_i)^2`:
 
         - "gaussian": :math:`\exp(-r^2 / 2)`;
         - "matern": :math:`2^{1-\nu} / \Gamma(\nu) \, s^\nu K_\nu(s)` of
           :math:`s = \sqrt{2 \nu} \, r`;
         - "laplace": :math:`\exp(-\sum_i |d_i| / l_i)`;
+        - "cauchy": :math:`\prod_i 1 / (1 + (d_i / l_i)^2)`;
         - "periodic": :math:`\exp(-2 \sum_i \sin^2(\pi d_i / p_i) / l_i^2)`.
     nu : float, optional
         Smoothness :math:`\nu` of the kernel "matern", 0.1 or more; 1.5 if None.
@@ -130,23 +128,15 @@ def random_fourier_encoding(
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     dim = checks.feature_count("dim", dim, even=True)
-    spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
-    frequencies = _digits(spectrum, dim // 2, rng)
+    spectrum = kernel, length_scale, nu, period, orthogonal
+    frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)
+    waves = Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    return waves.encode("random_fourier_encoding", x, dtype, space)
 
-    def encode(x: Array, space: Space) -> Array:
-        space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
-        if space.xp is np and count <= cos_sin.MOST_COORDINATES:
-            features = np.empty((dim, x[0].size), dtype=dtype)
-            points = np.reshape(x, (count, x[0].size))
-            cosines, sines = features[1::2], features[::2]
-            cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
-            return np.reshape(features, (dim, *x.shape[1:]))
-        coordinates = [x[i, ...] for i in range(count)]
-        cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
-        features = join_pairs(sin, cos, 0, "interleaved", space.xp)
-        return space.astype(features, dtype)
 
-    return by_chunks("random_fourier_encoding", encode, [x], dim, dtype, space, is_stacked=True)
+def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
+    """Return random frequencies of each coordinate, after checking the options of a kernel."""
+    return _digits(_spectrum(coordinates, *kernel), count, rng)
 
 
 class _Spectrum(NamedTuple):
@@ -160,7 +150,7 @@ class _Spectrum(NamedTuple):
 
 
 def _spectrum(
-    kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any, count: int
+    count: int, kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any
 ) -> _Spectrum:
     """Return the spectrum of a kernel, after checking the options."""
     checks.choice("kernel", kernel, get_args(Kernel))
@@ -225,6 +215,8 @@ def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Array:
         return generator.poisson(mean, shape) - generator.poisson(mean, shape)
     if spectrum.kernel == "laplace":
         drawn = generator.standard_cauchy(shape)
+    elif spectrum.kernel == "cauchy":
+        drawn = generator.laplace(size=shape)
     elif spectrum.orthogonal:
         drawn = _orthogonal_normals(*shape, generator)
     else:

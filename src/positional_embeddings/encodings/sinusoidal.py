@@ -9,7 +9,7 @@ from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequenci
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.calls import public
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import (
@@ -154,14 +154,18 @@ def sinusoidal_encoding(
     family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
-    waves = features.Waves(
-        geometric_frequencies(dim, base, scale, family.endpoint),
-        family.arrangement,
-        family.amplitude,
-        family.cos_first,
-        family.start,
-    )
-    encoding = waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
+    frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
+    amplitude = float(family.amplitude)
+    waves = features.Waves(frequencies, family.arrangement, amplitude, family.cos_first)
+    if family.start:
+        is_real = dtypes.is_real_floating(positions.dtype, space.xp)
+        wide = space.astype(positions, space.widest if is_real else space.integer)
+        positions = wide + family.start
+    encoding = waves.encode("sinusoidal_encoding", positions, dtype, space)
+    if dim > encoding.shape[0]:  # with `endpoint`
+        zeros = space.xp.zeros_like(encoding[:1, ...])
+        encoding = space.xp.concat([encoding, zeros], axis=0)
+    encoding = encoding[:dim, ...]
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
     if axis == 0:
         return encoding

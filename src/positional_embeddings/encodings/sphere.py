@@ -1,27 +1,28 @@
 """Real spherical harmonics of places on a sphere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
 from functools import partial
 from itertools import product
 from math import pi, sqrt
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import block_lengths, cuts
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, np
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.encodings import sphere_kernels
 from positional_embeddings.encodings.features import by_chunks
+from positional_embeddings.encodings.sphere_kernels import Kernel, LengthUnit
 
 Unit = Literal["degrees", "radians"]
 
-_HIGHEST_DEGREE = 1023  # it has 2**20 features
 # Places that are computed at a time, few enough for the cache.
 _PLACES_OF_A_BLOCK = 4096
 
@@ -30,12 +31,20 @@ def spherical_encoding(
     latitude: AnyArray,
     longitude: AnyArray,
     /,
-    degree: int,
+    degree: int | None = None,
     *,
     unit: Unit = "degrees",
+    kernel: Kernel | None = None,
+    length_scale: float | None = None,
+    length_unit: LengthUnit = "km",
+    nu: float | None = None,
+    tolerance: float | None = None,
     dtype: Dtype | None = None,
 ) -> Array:
     r"""Return the real spherical harmonics of places on a sphere, up to a degree.
+
+    With a `kernel` they are weighted, so that the scalar product of the encodings of two places
+    is a covariance of them: a kernel of the angle between them, which is valid on the sphere.
 
     Parameters
     ----------
@@ -44,12 +53,26 @@ def spherical_encoding(
     longitude : array
         Integer or real longitudes to the east, of any sign and size: they repeat after 360
         degrees. The shapes of both arrays broadcast to S.
-    degree : int
+    degree : int, optional
         Highest degree, 0 to 1023. Two places are told apart if they are farther from each other
-        than about 180 degrees / `degree`.
+        than about 180 degrees / `degree`. If None, which needs a `kernel`, the least one whose
+        `spherical_truncation_error` is at most `tolerance`.
     unit : {"degrees", "radians"}, default "degrees"
         Unit of both coordinates. In degrees a place has the same features, to the bit, at
         longitudes 180 and -180; in radians the floats next to :math:`\pm\pi` are two places.
+    kernel : {"gaussian", "matern"}, optional
+        Covariance :math:`k(\gamma)` of places at an angle :math:`\gamma`, 1 at 0. If None, all
+        degrees weigh the same.
+    length_scale : float, optional
+        Length :math:`\kappa` over which the kernel falls, in `length_unit`, between 2**-30
+        and 2**30 radians; needed with a `kernel`. Far below the radius of the sphere the kernels
+        are those of a plane: :math:`\exp(-d^2/(2\kappa^2))`, and Matern's.
+    length_unit : {"km", "radians"}, default "km"
+        Unit of `length_scale`: km on the Earth, of radius 6371.0088 km, or radians.
+    nu : float, optional
+        Smoothness :math:`\nu` of the kernel "matern", 0.1 or more; 1.5 if None.
+    tolerance : float, optional
+        Largest error of the kernel, above 0, by which `degree` is chosen; 0.01 if None.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of real coordinates, or
         the library's default for integer ones.
@@ -82,12 +105,28 @@ def spherical_encoding(
         of the wrong kind.
     ValueError
         If a latitude is beyond a pole and can be read (neither lazy nor traced), the shapes do
-        not broadcast, `degree` is out of range, or `unit` is unknown.
+        not broadcast, a number is out of range, a choice is unknown, an option is given that has
+        no use, or no degree to 1023 keeps the `tolerance`.
 
     Notes
     -----
     Scalar products depend on the angle :math:`\gamma` between two places only (addition theorem):
     :math:`\sum_m Y_{l,m}(a)\,Y_{l,m}(b) = \frac{2l+1}{4\pi} P_l(\cos\gamma)`.
+
+    A kernel weighs degree :math:`l`, so that its product is
+    :math:`k(\gamma) = \sum_l c_l P_l(\cos\gamma)` with
+
+    .. math::
+
+        c_l \propto (2l+1) \begin{cases}
+            \exp(-\kappa^2 l(l+1)/2) & \text{"gaussian"} \\
+            (2\nu/\kappa^2 + l(l+1))^{-\nu-1} & \text{"matern"}
+        \end{cases}
+
+    and :math:`\sum_l c_l = 1` over all degrees. So no weight is negative, and every matrix of
+    covariances is positive semidefinite; a Matern kernel of great-circle distances is so up to
+    :math:`\nu = 1/2` only. These are the kernels of diffusion and of the stochastic differential
+    equation of Whittle and Matern on the sphere.
 
     The sign is as in geodesy, without the Condon-Shortley phase :math:`(-1)^m`, which SciPy's
     complex harmonics have: with ``y = scipy.special.sph_harm_y(l, abs(m), theta, phi)`` and
@@ -107,7 +146,10 @@ def spherical_encoding(
     Geodesy 76. Belikov (1991), Spherical harmonic analysis and synthesis with the use of
     column-wise recurrence relations, Manuscripta Geodaetica 16; Xing et al. (2020), Numerical
     experiments on column-wise recurrence formula to compute fully normalized associated Legendre
-    functions of ultra-high degree and order, Journal of Geodesy 94.
+    functions of ultra-high degree and order, Journal of Geodesy 94. Lindgren et al. (2011), An
+    explicit link between Gaussian fields and Gaussian Markov random fields, Journal of the Royal
+    Statistical Society B 73; Borovitskiy et al. (2020), Matern Gaussian processes on Riemannian
+    manifolds, section 3.2, for the kernels.
 
     Examples
     --------
@@ -124,14 +166,33 @@ def spherical_encoding(
 
     >>> spherical_encoding(np.arange(-90, 91)[:, None], np.arange(360), 4).shape
     (25, 181, 360)
+
+    The covariance of three places, over a length of 3000 km:
+
+    >>> features = spherical_encoding(latitude, longitude, kernel="matern", length_scale=3000)
+    >>> (features.T @ features).round(2)
+    array([[0.99, 0.  , 0.26],
+           [0.  , 0.99, 0.01],
+           [0.26, 0.01, 0.99]])
     """
     space = space_of(latitude=latitude, longitude=longitude)
     xp = space.xp
     checks.real("latitude", latitude, xp)
     checks.real("longitude", longitude, xp)
-    degree = checks.non_negative_integer("degree", degree)
-    if degree > _HIGHEST_DEGREE:
-        raise wrong_value("degree", f"be at most {_HIGHEST_DEGREE}", shown(degree))
+    steps: tuple[float, ...] = ()
+    if kernel is None:
+        without = "without a `kernel`"
+        checks.left_out(without, length_scale=length_scale, nu=nu, tolerance=tolerance)
+        if degree is None:
+            raise wrong_type("degree", "be given without a `kernel`", "None")
+    else:
+        spectrum = sphere_kernels.spectrum_of(kernel, length_scale, length_unit, nu)
+        if degree is None:
+            degree = sphere_kernels.least_degree(spectrum, tolerance)
+        else:
+            checks.left_out("with a `degree`", tolerance=tolerance)
+        steps = tuple(sphere_kernels.amplitude_steps(*spectrum))
+    degree = _checked_degree(degree)
     checks.choice("unit", unit, get_args(Unit))
     shapes = [tuple(latitude.shape), tuple(longitude.shape)]
     if not checks.shapes_broadcast(shapes):
@@ -148,9 +209,68 @@ def spherical_encoding(
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
-    encode = partial(_spherical_encoding, degree=degree, unit=unit, dtype=dtype)
+    encode = partial(_spherical_encoding, series=_Series(degree, unit, steps), dtype=dtype)
     places = [latitude, longitude]
     return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
+
+
+def spherical_truncation_error(
+    degree: int,
+    *,
+    kernel: Kernel,
+    length_scale: float,
+    length_unit: LengthUnit = "km",
+    nu: float | None = None,
+) -> float:
+    r"""Return the largest error of a kernel of `spherical_encoding` that ends at a degree.
+
+    Parameters
+    ----------
+    degree : int
+        Highest degree, 0 to 1023.
+    kernel : {"gaussian", "matern"}
+        Covariance, as in `spherical_encoding`.
+    length_scale : float
+        Length over which it falls, in `length_unit`.
+    length_unit : {"km", "radians"}, default "km"
+        Unit of `length_scale`.
+    nu : float, optional
+        Smoothness of the kernel "matern"; 1.5 if None.
+
+    Returns
+    -------
+    float
+        :math:`\sum_{l > \mathrm{degree}} c_l`, what the weights of the degrees that are left out
+        add up to: the part of the variance that is missing, and the largest error of the
+        kernel, which is the one at distance 0. It has 8 digits or more.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range.
+
+    Notes
+    -----
+    Degrees from 1024 on are added by an integral and a term of the Euler-Maclaurin formula.
+
+    Examples
+    --------
+    >>> for degree in (8, 16, 32):
+    ...     error = spherical_truncation_error(degree, kernel="matern", length_scale=2000)
+    ...     print(degree, round(error, 4))
+    8 0.1405
+    16 0.0289
+    32 0.0044
+    """
+    spectrum = sphere_kernels.spectrum_of(kernel, length_scale, length_unit, nu)
+    return sphere_kernels.truncation_errors(*spectrum)[_checked_degree(degree)]
+
+
+def _checked_degree(degree: int) -> int:
+    degree = checks.non_negative_integer("degree", degree)
+    if degree > sphere_kernels.HIGHEST_DEGREE:
+        raise wrong_value("degree", f"be at most {sphere_kernels.HIGHEST_DEGREE}", shown(degree))
+    return degree
 
 
 def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
@@ -162,60 +282,68 @@ def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
     return xp.abs(latitude) > pole
 
 
+class _Series(NamedTuple):
+    """Harmonics up to a degree, of places in a unit."""
+
+    degree: int
+    unit: str
+    # The factor on degree 0, and then from each degree to the next; none if all weigh the same.
+    steps: Sequence[float]
+
+
 def _spherical_encoding(
-    latitude: Array, longitude: Array, *, degree: int, unit: str, dtype: Dtype, space: Space
+    latitude: Array, longitude: Array, *, series: _Series, dtype: Dtype, space: Space
 ) -> Array:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
-    beyond = _is_beyond_pole(latitude, unit, space)
+    beyond = _is_beyond_pole(latitude, series.unit, space)
     latitude, longitude = (space.astype(a, space.widest) for a in (latitude, longitude))
     latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
     if not space.supports_inplace(latitude, longitude):
-        degrees = _harmonics(latitude, longitude, degree, unit, space)
+        degrees = _harmonics(latitude, longitude, series, space)
         return xp.concat([space.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
-    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
+    encoding = xp.empty(((series.degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     # Of a grid, functions of the latitude alone are computed once, for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
     lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
-        harmonics = _harmonics(latitude[block], longitude[block], degree, unit, space)
+        harmonics = _harmonics(latitude[block], longitude[block], series, space)
         for n, values in enumerate(harmonics):
             part = space.astype(values, dtype)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
 
 
-def _harmonics(
-    latitude: Array, longitude: Array, degree: int, unit: str, space: Space
-) -> Iterator[Array]:
+def _harmonics(latitude: Array, longitude: Array, series: _Series, space: Space) -> Iterator[Array]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
-    xp = space.xp
-    cos, sin = _cos_sin_of_multiples(longitude, degree, unit, space)
+    xp, degree = space.xp, series.degree
+    cos, sin = _cos_sin_of_multiples(longitude, degree, series.unit, space)
     # The order of 0 has a cosine, too: it is 1, or NaN for a longitude that is NaN.
     downwards = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
     by_order = xp.concat([downwards, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
-    for n, legendre in enumerate(_legendre_functions(latitude, degree, unit, space)):
+    for n, legendre in enumerate(_legendre_functions(latitude, series, space)):
         both = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Array]:
+def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
     place, a unit vector: no step makes errors grow, and none divides by a small number.
     """
-    xp = space.xp
-    cos, sin = _cos_sin_of_multiples(latitude, 1, unit, space)
+    xp, steps = space.xp, series.steps
+    cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, space)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
-    values = nothing + 1 / sqrt(4 * pi)
+    values = nothing + (steps[0] if steps else 1.0) / sqrt(4 * pi)
     yield values
-    for n in range(1, degree + 1):
+    for n in range(1, series.degree + 1):
         weights = xp.asarray(_weights(n), dtype=space.widest, device=space.device)
+        weights = weights * steps[n] if steps else weights
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
         # Order -1 is order 1 with the other sign.
         before = -values[1:2, ...] if n > 1 else nothing

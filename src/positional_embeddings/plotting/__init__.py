@@ -1,4 +1,4 @@
-"""Pictures of encodings, masks, biases, attention, rotary embeddings and similarities.
+"""Pictures of encodings, masks, biases, attention, rotary embeddings, similarities and kernels.
 
 Optional: no other module imports this one, and Matplotlib, the extra "plot", is imported by
 the first plot.
@@ -7,10 +7,12 @@ the first plot.
 from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
+from positional_embeddings.plotting.waves import plot_kernel
 
 __all__ = [
     "plot_attention",
     "plot_encoding",
+    "plot_kernel",
     "plot_rope_decay",
     "plot_similarity",
     "plot_wavelengths",

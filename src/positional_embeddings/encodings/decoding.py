@@ -1,0 +1,97 @@
+"""Points that encodings are of: the most similar ones of a grid, and then the tops of peaks."""
+
+from math import inf, nan
+from typing import NamedTuple
+
+from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.rotary.layouts import halves
+
+# Numbers that are compared at a time.
+_NUMBERS_OF_A_BLOCK = 2**22
+# Steps to the top of a peak: without noise the error of a step is the third power of the error
+# before it. One is at most `_LONGEST_STEP` times as long as one that cannot lead down.
+_STEPS, _LONGEST_STEP = 8, 4
+# How often each of several points is found again without the others, which move its peak.
+_ROUNDS = 8
+
+
+class Grid(NamedTuple):
+    """Points of a grid, and what has to be known of the waves; arrays of the host, or of a call."""
+
+    points: Array  # (coordinate, point)
+    encodings: Array  # (2 * wave, point): all sines, then all cosines
+    least: Array  # (coordinate, 1), of the bounds
+    most: Array  # (coordinate, 1)
+    half_cycle: Array  # (coordinate, 1), of the fastest wave
+    frequencies: Array  # (wave, coordinate), in radians
+    inverse: Array  # (coordinate, coordinate), of the kernel's curvature at 0
+    weight: Array  # of all waves together, 0-d
+
+
+class Top(NamedTuple):
+    """The top of a peak of the similarity of each encoding and the encodings of points."""
+
+    point: Array  # (coordinate, encoding)
+    encoding: Array  # (2 * wave, encoding), of the point
+    strength: Array  # (encoding,): how often this is in the encoding
+
+
+def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+    """Return the points of encodings (2 * wave, n), best ones first, (count * coordinate, n)."""
+    xp = space.xp
+    grid = Grid(*(xp.asarray(x, dtype=space.dtype, device=space.device) for x in grid))
+    length = max(1, _NUMBERS_OF_A_BLOCK // (grid.points.shape[0] * grid.points.shape[1]))
+    blocks = cuts(encodings.shape[1], length) or [slice(0, 0)]
+    return xp.concat([_found(encodings[:, b], grid, count, space) for b in blocks], axis=1)
+
+
+def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+    """Return points, each found in what those before it leave over, and half a cycle from them."""
+    xp, tops = space.xp, []
+    shape = grid.points.shape[1], encodings.shape[1]
+    is_taken = xp.zeros(shape, dtype=xp.bool, device=space.device)
+    for _ in range(count):
+        similarity = xp.where(is_taken, -inf, grid.encodings.T @ encodings)
+        start = xp.argmax(similarity, axis=0)
+        point, encoding = (xp.take(x, start, axis=1) for x in (grid.points, grid.encodings))
+        apart = xp.abs(grid.points[:, :, None] - point[:, None, :])
+        is_taken = is_taken | xp.all(apart <= grid.half_cycle[:, :, None], axis=0)
+        tops.append(_climbed(encodings, point, encoding, grid, space))
+        encodings = encodings - tops[-1].strength * tops[-1].encoding
+    for i in range(_ROUNDS * count if count > 1 else 0):
+        top = tops[i % count]
+        encodings = encodings + top.strength * top.encoding
+        tops[i % count] = top = _climbed(encodings, top.point, top.encoding, grid, space)
+        encodings = encodings - top.strength * top.encoding
+    # Where nothing is similar, there is no point.
+    return xp.concat([xp.where(top.strength > 0, top.point, nan) for top in tops], axis=0)
+
+
+def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Top:
+    """Return the tops near points, by Newton's steps along the way that a kernel's top would be.
+
+    The curvature of a kernel at its top is known; that of a similarity along one way is computed.
+    """
+    xp, waves = space.xp, grid.frequencies.shape[0]
+    sin, cos = halves(encodings, 0, "half", waves)
+    point_sin, point_cos = halves(encoding, 0, "half", waves)
+    # The similarity is a sum of along * cos(turn) + across * sin(turn), by how far a wave turns.
+    along, across = sin * point_sin + cos * point_cos, sin * point_cos - cos * point_sin
+    size, moved = xp.sqrt(along**2 + across**2), xp.zeros_like(point)
+    turn_cos, turn_sin = xp.ones_like(along), xp.zeros_like(along)
+    for _ in range(_STEPS):
+        slope = grid.frequencies.T @ (across * turn_cos - along * turn_sin)
+        way = grid.inverse @ slope
+        squared = (grid.frequencies @ way) ** 2
+        curvature = xp.sum(squared * (along * turn_cos + across * turn_sin), axis=0)
+        curvature = xp.maximum(curvature, xp.sum(squared * size, axis=0) / _LONGEST_STEP)
+        length = xp.sum(slope * way, axis=0) / xp.where(curvature > 0, curvature, 1.0)
+        moved = xp.minimum(moved + length * way, grid.most - point)
+        moved = xp.maximum(moved, grid.least - point)
+        turn = grid.frequencies @ moved
+        turn_cos, turn_sin = xp.cos(turn), xp.sin(turn)
+    both = point_sin * turn_cos + point_cos * turn_sin, point_cos * turn_cos - point_sin * turn_sin
+    strength = xp.sum(along * turn_cos + across * turn_sin, axis=0) / grid.weight
+    return Top(point + moved, xp.concat(both, axis=0), strength)

@@ -1,0 +1,98 @@
+"""Covariances of places on a sphere: the weights of the degrees of spherical harmonics."""
+
+from math import inf, pi
+from typing import Literal, NamedTuple, get_args
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import Array, np
+
+Kernel = Literal["gaussian", "matern"]
+LengthUnit = Literal["km", "radians"]
+
+HIGHEST_DEGREE = 1023  # it has 2**20 features
+_EARTH_RADIUS = 6371.0088  # km, the mean radius of the IUGG
+_LEAST_LENGTH, _MOST_LENGTH = 2.0**-30, 2.0**30  # radians
+_LEAST_NU = 0.1
+_TOLERANCE = 0.01
+
+
+class Spectrum(NamedTuple):
+    """A kernel: its length scale in radians, and its smoothness, which is infinite if Gaussian."""
+
+    length_scale: float
+    nu: float
+
+
+def spectrum_of(
+    kernel: str, length_scale: float | None, length_unit: str, nu: float | None
+) -> Spectrum:
+    """Return a kernel after checking the options."""
+    checks.choice("kernel", kernel, get_args(Kernel))
+    checks.choice("length_unit", length_unit, get_args(LengthUnit))
+    if length_scale is None:
+        raise wrong_value("length_scale", "be given with a `kernel`", "None")
+    radians = checks.positive_number("length_scale", length_scale)
+    radians = radians / _EARTH_RADIUS if length_unit == "km" else float(radians)
+    if not _LEAST_LENGTH <= radians <= _MOST_LENGTH:
+        what = "be between 2**-30 and 2**30 radians, of which one is 6371 km"
+        raise wrong_value("length_scale", what, f"{length_scale} {length_unit}")
+    if kernel == "gaussian":
+        checks.left_out("with the kernel 'gaussian'", nu=nu)
+        return Spectrum(radians, inf)
+    nu = checks.positive_number("nu", 1.5 if nu is None else nu)
+    if nu < _LEAST_NU:
+        raise wrong_value("nu", f"be {_LEAST_NU} or more", nu)
+    return Spectrum(radians, float(nu))
+
+
+def _log_weights(squared: Array, length_scale: float, nu: float) -> Array:
+    """Return the logarithms of the weights of degrees l, by their `squared` l (l + 1)."""
+    exponent = length_scale**2 / 2 * squared
+    return -exponent if nu == inf else -(nu + 1) * np.log1p(exponent / nu)
+
+
+@host_constant
+def _parts(length_scale: float, nu: float) -> list[float]:
+    """Return the parts of the variance of each degree, and of all beyond the highest one.
+
+    The sum of weights beyond is an integral and a term of the Euler-Maclaurin formula, of
+    f(x) = 2 x w(x**2 - 1/4) at the middles x = l + 1/2; its next term is 1e-8 of that or less.
+    """
+    degree = np.arange(HIGHEST_DEGREE + 1, dtype=np.float64)
+    of_degrees = (2 * degree + 1) * np.exp(_log_weights(degree * (degree + 1), length_scale, nu))
+    end = HIGHEST_DEGREE + 1
+    weight = np.exp(_log_weights(end**2 - 0.25, length_scale, nu))
+    ratio = 1 + length_scale**2 / (2 * nu) * (end**2 - 0.25)
+    integral = 2 / length_scale**2 * ratio * weight
+    slope = 2 * weight - 2 * end**2 * length_scale**2 * (1 + 1 / nu) / ratio * weight
+    parts = np.append(of_degrees, integral + slope / 24)
+    return (parts / np.sum(parts)).tolist()  # type: ignore[no-any-return]
+
+
+@host_constant
+def truncation_errors(length_scale: float, nu: float) -> list[float]:
+    """Return, for each degree, the part of the variance of all degrees beyond it."""
+    parts = np.asarray(_parts(length_scale, nu))
+    return np.cumsum(parts[::-1])[-2::-1].tolist()  # type: ignore[no-any-return]
+
+
+def least_degree(spectrum: Spectrum, tolerance: float | None) -> int:
+    """Return the least degree whose error keeps a tolerance."""
+    most = _TOLERANCE if tolerance is None else checks.positive_number("tolerance", tolerance)
+    errors = truncation_errors(*spectrum)
+    if errors[-1] > most:
+        what = f"be {errors[-1]!r} or more, the error at degree {HIGHEST_DEGREE}"
+        hint = " Pass it, a longer `length_scale`, or a `degree`."
+        raise wrong_value("tolerance", what, most, hint)
+    return next(degree for degree, error in enumerate(errors) if error <= most)
+
+
+@host_constant
+def amplitude_steps(length_scale: float, nu: float) -> list[float]:
+    """Return the factor on harmonics of degree 0, and then from each degree to the next."""
+    degree = np.arange(HIGHEST_DEGREE + 1, dtype=np.float64)
+    logs = _log_weights(degree * (degree + 1), length_scale, nu) / 2
+    first = np.sqrt(4 * pi * _parts(length_scale, nu)[0])
+    return np.append(first, np.exp(np.diff(logs))).tolist()  # type: ignore[no-any-return]
