@@ -63,8 +63,25 @@ MORE = {
     "zamba2": {"rotary_switch": ["use_mem_rope", False]},
 }
 
+# Lists of types of layers besides `layer_types`, and of the layers with full attention.
+LISTS = {
+    "layer_types": {},
+    "layers_block_type": {},
+    "block_types": {"recurrent": "linear_attention", "attention": "sliding_attention"},
+    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
+    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
+    "hybrid_override_pattern": {"M": "mamba", "E": "moe", "*": "full_attention", "-": "moe"},
+}
+FULL_LISTS = {
+    "attn_layer_indices": ["linear_attention", 0],
+    "full_attn_idxs": ["conv", 0],
+    "linear_attn_config.full_attn_layers": ["linear_attention", 1],
+}
+
 # Keys of the head's size where attributes of configurations have other names for it.
 NAMES = {
+    "bloom": {"hidden_size": "n_embed"},
+    "falcon": {"hidden_size": "n_embed"},
     "longcat_flash": {"num_hidden_layers": "num_layers"},
     "nemotron_h": {"head_dim": "attention_head_dim"},
     "nomic_bert": {
@@ -134,7 +151,8 @@ def main(folders: list[str]) -> None:
     known = {name: facts for name, facts in sorted((known | found).items()) if facts}
     lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
     version, body = json.dumps(transformers.__version__), ",\n".join(lines)
-    OUTPUT.write_text(f'{{"transformers": {version}, "models": {{\n{body}\n}}}}\n')
+    head = f'"transformers": {version},\n"layer_types": {json.dumps(known_layer_types())}'
+    OUTPUT.write_text(f'{{{head},\n"models": {{\n{body}\n}}}}\n')
     EXPLORER.write_text(OUTPUT.read_text())
     VECTORS.write_text(vectors(known, transformers.__version__))
     PAGE.write_text(page(known, transformers.__version__))
@@ -157,6 +175,18 @@ def vectors(known: dict[str, Any], version: str) -> str:
     text = json.dumps(head, indent=2)[:-2]
     lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
     return text + ',\n  "models": {\n' + ",\n".join(lines) + "\n  }\n}\n"
+
+
+def known_layer_types() -> dict[str, Any]:
+    """Return what is known of types of layers."""
+    from transformers import configuration_utils as utils  # noqa: PLC0415
+
+    return {
+        "known": sorted(utils.ALLOWED_ATTN_LAYER_TYPES),
+        "new_names": utils._LEGACY_LAYER_TYPE_REMAP | {"mlp": "moe"},  # noqa: SLF001
+        "lists": LISTS,
+        "full_lists": FULL_LISTS,
+    }
 
 
 def described(record: Any) -> dict[str, str]:
@@ -186,6 +216,8 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
     module = sys.modules[config_class.__module__]
     path = Path(module.__file__ or "").with_name(module.__name__.split(".")[-1] + ".py")
     code = path.with_name(path.name.replace("configuration_", "modeling_"))
+    if "ROPE_INIT_FUNCTIONS" not in code.read_text() and "axial" not in facts:
+        facts["has_scaling"] = False
     default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code.read_text())
     if default and "sections" in facts and facts["sections"] != "unknown":
         facts["mrope_section"] = json.loads(default[1])

@@ -376,6 +376,7 @@ SETTLED = {
     "mpt": {
         "attn_config.alibi": True,
         "attn_config.alibi_bias_max": 8,
+        "attn_config.attn_type": "multihead_attention",
         "attn_config.prefix_lm": False,
         "attn_config.qk_ln": False,
     },

@@ -206,8 +206,8 @@ def test_alibi():
     assert with_bias.bias == pe.ALiBiBias(4) * 8**-0.5
     assert with_bias.rope is None
     assert (rotating.bias, rotating.rope) == (None, pe.RoPE(8, 64))
-    bloom = layers_of("bloom", n_head=4, n_layer=1)
-    assert [layer.bias for layer in bloom] == [pe.ALiBiBias(4)]
+    bloom = layers_of("bloom", n_head=4, n_layer=1, n_embed=64)
+    assert [(layer.bias, layer.head_size) for layer in bloom] == [(pe.ALiBiBias(4), 16)]
     mpt = {"d_model": 96, "n_heads": 6, "n_layers": 2}
     softmax = {"attn_config": {"softmax_scale": 0.3, "alibi_bias_max": 8}}
     layer = layers_of("mpt", **mpt, **softmax)[0]
@@ -304,12 +304,16 @@ def test_patterns_of_layers():
     [
         ("llama", {"context_window_size": 2048, "is_decoder": False}),
         ("cohere2", {"position_embedding_type": "rope_gptj"}),
+        ("bert", {"position_embedding_type": "absolute"}),
+        ("jamba", {"sliding_window": None, "attn_layer_period": 8}),
+        ("bloom", {"offset_alibi": 100, "n_embed": 64, "n_layer": 2, "n_head": 8}),
         ("gptj", {"rope_scaling": {"rope_type": "gptj"}, "rotary_dim": 4}),
         ("gptj", {"scale_attn_weights": True, "rotary_dim": 4}),
     ],
 )
 def test_keys_of_published_files_that_change_nothing(model_type, given):
-    usual = {"rotary_dim": 4} if model_type == "gptj" else {}
+    usual = {"gptj": {"rotary_dim": 4}, "bloom": {"hidden_size": 64, "n_layer": 2, "n_head": 8}}
+    usual = usual.get(model_type, {})
     assert layers_of(model_type, **given) == layers_of(model_type, **usual)
 
 

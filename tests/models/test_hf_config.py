@@ -505,7 +505,7 @@ OTHER_NAMES = {
 
 def numbers_of_configurations():
     """Yield a model type, the parameters, and the key of a number in one of the two."""
-    shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "gptj"}
+    shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "minimax_m2"}
     for kind, numbers in PARAMETERS.items():
         parameters = {"rope_type": kind, "original_max_position_embeddings": 2048} | numbers
         for key in (*numbers, "original_max_position_embeddings"):

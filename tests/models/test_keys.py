@@ -154,6 +154,15 @@ def test_keys_that_transformers_does_not_read(model_type, given, key):
         RoPE.from_hf_config(config)
 
 
+@pytest.mark.parametrize("model_type", ["gptj", "codegen", "esm", "recurrent_gemma"])
+def test_scalings_that_the_code_of_a_model_does_not_have(model_type):
+    config = LLAMA | {"model_type": model_type, "num_attention_heads": 4, "hidden_size": 1024}
+    config |= {"rope_scaling": {"type": "linear", "factor": 2.0}}
+    config |= {"position_embedding_type": "rotary"} if model_type == "esm" else {}
+    with pytest.raises(ValueError, match=r"`type` must be one of \['default', 'mrope'\], got 'lin"):
+        RoPE.from_hf_config(config)
+
+
 def test_an_original_length_inside_the_parameters_alone():
     factors = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     inner = {"rope_type": "longrope", "original_max_position_embeddings": 1024} | factors

@@ -441,7 +441,8 @@ class _Reader:
         for key, value in {**facts.defaults, **published}.items():
             if key in read or not (key in settled or MEANS_ATTENTION.search(key)):
                 continue
-            if key == "position_embedding_type" and value in layout_names(model.facts.layout):
+            usual = ("absolute",) if model.facts.unrotated else layout_names(model.facts.layout)
+            if key == "position_embedding_type" and value in usual:
                 continue
             if key not in settled:
                 raise unknown_key(key, value, model.name, "attention")
@@ -464,6 +465,6 @@ MEANS_ATTENTION = re.compile(
     "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)"
 )
 # Values in old configurations of all types that change nothing where no code reads them.
-_HARMLESS = {"is_decoder": False, "scale_attn_weights": True}
-# Keys that say nothing of attention: how long a text is that a runtime serves.
-_OF_OTHERS = ("context_window_size",)
+_HARMLESS = {"is_decoder": False, "scale_attn_weights": True, "sliding_window": None}
+# Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
+_OF_OTHERS = ("context_window_size", "offset_alibi")

@@ -149,6 +149,8 @@ class Facts(NamedTuple):
         Whether its code reads which share of the features rotates.
     share_keys : sequence of str
         The keys that set that share.
+    has_scaling : bool, default True
+        Whether its code reads a type of scaling.
     sections : str, optional
         The order of sections.
     mrope_section : sequence of int, optional
@@ -186,6 +188,7 @@ class Facts(NamedTuple):
     windowless: Sequence[str] | None = None
     share: bool = False
     share_keys: Sequence[str] = ("partial_rotary_factor",)
+    has_scaling: bool = True
     sections: str | None = None
     mrope_section: Sequence[int] | None = None
     axial: Mapping[str, Any] | None = None
@@ -199,14 +202,45 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
+class LayerTypes(NamedTuple):
+    """What is known of types of layers.
+
+    Parameters
+    ----------
+    known : sequence of str
+        The types of layers in transformers.
+    new_names : mapping
+        Their names for older ones.
+    lists : mapping
+        The keys of lists of types, with what their entries mean if they are no types.
+    full_lists : mapping
+        The keys of lists of the layers with full attention: the type of the others, and the number
+        of the first layer.
+    """
+
+    known: Sequence[str]
+    new_names: Mapping[str, str]
+    lists: Mapping[str, Mapping[str, str]]
+    full_lists: Mapping[str, tuple[str, int]]
+
+
 @cache
-def models() -> dict[str, dict[str, Any]]:
-    """Return what is known of each `model_type`."""
+def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
     from importlib import resources  # noqa: PLC0415
 
     file = resources.files(__package__).joinpath("facts.json")
-    return json.loads(file.read_bytes())["models"]  # type: ignore[no-any-return]
+    return json.loads(file.read_bytes())  # type: ignore[no-any-return]
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """Return what is known of each `model_type`."""
+    return _file()["models"]  # type: ignore[no-any-return]
+
+
+def layer_types() -> LayerTypes:
+    """Return what is known of types of layers."""
+    return LayerTypes(**_file()["layer_types"])
 
 
 def facts_of(model_type: str | None) -> Facts:

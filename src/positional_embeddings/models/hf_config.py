@@ -9,7 +9,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.models.facts import Attention, facts_of
+from positional_embeddings.models.facts import Attention, facts_of, layer_types
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Values = Mapping[str, Any]
@@ -40,38 +40,10 @@ _COMMON = {
 }
 
 # Dicts that are read elsewhere or not at all.
-_DICTS = (*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config")
-
-# Types of layers in transformers, and older names of some.
-LAYER_TYPES = (
-    *("chunked_attention", "compressed_sparse_attention", "conv", "full_attention"),
-    *("heavily_compressed_attention", "hybrid", "hybrid_sliding", "indexed_attention"),
-    *("linear_attention", "minimax_m3_sparse", "moe", "reference_sliding_attention"),
-    *("sliding_attention", "window_attention"),
+_DICTS = (
+    *(*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config"),
+    "protein_encoder_config",
 )
-_NEW_NAMES = {
-    "attention": "full_attention",
-    "deepseek_sparse_attention": "indexed_attention",
-    "mamba": "linear_attention",
-    "mlp": "moe",
-    "qwen_sparse_attention": "indexed_attention",
-}
-
-# Lists of the types of layers, with what their entries mean.
-_TYPE_LISTS: dict[str, dict[str, str]] = {
-    "layer_types": {},
-    "layers_block_type": {},
-    "block_types": {"recurrent": "linear_attention", "attention": "sliding_attention"},
-    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
-    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
-    "hybrid_override_pattern": {"M": "mamba", "E": "moe", "*": "full_attention", "-": "moe"},
-}
-# Lists of the layers with full attention: what the others are, and the number of the first layer.
-_FULL_LISTS = {
-    "attn_layer_indices": ("linear_attention", 0),
-    "full_attn_idxs": ("conv", 0),
-    "linear_attn_config.full_attn_layers": ("linear_attention", 1),
-}
 
 # Types of layers that have queries and keys.
 _ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
@@ -301,11 +273,11 @@ class Model:
 
     def layer_types(self) -> list[str]:
         """Return the types of layers that the configuration lists, by their newest names."""
-        facts = self.facts
-        known = {*LAYER_TYPES, *self.labels, *facts.bases, *(facts.rotates or ())}
-        for key, meanings in _TYPE_LISTS.items():
+        facts, layers = self.facts, layer_types()
+        known = {*layers.known, *self.labels, *facts.bases, *(facts.rotates or ())}
+        for key, meanings in layers.lists.items():
             listed = [meanings.get(str(name), name) for name in self._listed(key)]
-            types = [_NEW_NAMES.get(str(name), name) for name in listed]
+            types = [layers.new_names.get(str(name), name) for name in listed]
             for name in types:
                 if name not in known:
                     what = f"hold types of layers that are known, {sorted({*known, *meanings})}"
@@ -314,7 +286,7 @@ class Model:
                 return (types * self._count())[: self._count()]
             if types:
                 return types
-        for key, (others, first) in _FULL_LISTS.items():
+        for key, (others, first) in layers.full_lists.items():
             if full := self._listed(key):
                 numbers = range(first, first + self._count())
                 return ["full_attention" if i in full else others for i in numbers]
@@ -322,8 +294,9 @@ class Model:
 
     def _default_types(self, count: int, *, all_of_them: bool) -> list[str | None]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
-        if self.facts.types:
-            return [*self.types_by(self.facts.types, count)]
+        types = self.types_by(self.facts.types, count) if self.facts.types else []
+        if types and (all_of_them or any(map(self._rotates, types))):
+            return [*types]
         names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
         if names and all_of_them:
             self.needed("layer_types")
@@ -359,7 +332,8 @@ class Model:
         axial = self.facts.axial
         if kind in layout_names(layout):
             kind = "default"
-        types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *SCALINGS])
+        scalings = SCALINGS if self.facts.has_scaling else ()
+        types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
         # The fields of a scaling have the names of its parameters, but for one in _COMMON.
