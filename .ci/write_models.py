@@ -52,14 +52,51 @@ AXIAL = (
     {"coordinates": 2, "scale": 2 * math.pi},
 )
 
+# What no default of a class tells of its rotary keys.
+OF_HUNYUAN = {"dynamic": ["alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"]}
+MORE = {
+    "glm_moe_dsa": {"more_keys": ["indexer_rope_interleave"]},  # of its indexer
+    "hunyuan_v1_dense": {"more_parameters": OF_HUNYUAN},
+    "hunyuan_v1_moe": {"more_parameters": OF_HUNYUAN},
+    "nomic_bert": {"more_keys": ["rotary_emb_fraction"]},
+    "phimoe": {"more_parameters": {"longrope": ["long_mscale", "short_mscale"]}},
+    "zamba2": {"rotary_switch": ["use_mem_rope", False]},
+}
+
+# Lists of types of layers besides `layer_types`, and of the layers with full attention.
+LISTS = {
+    "layer_types": {},
+    "layers_block_type": {},
+    "block_types": {"recurrent": "linear_attention", "attention": "sliding_attention"},
+    "attn_type_list": {"0": "linear_attention", "1": "full_attention"},
+    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
+    "hybrid_override_pattern": {"M": "mamba", "E": "moe", "*": "full_attention", "-": "moe"},
+}
+FULL_LISTS = {
+    "attn_layer_indices": ["linear_attention", 0],
+    "full_attn_idxs": ["conv", 0],
+    "linear_attn_config.full_attn_layers": ["linear_attention", 1],
+}
+
 # Keys of the head's size where attributes of configurations have other names for it.
 NAMES = {
+    "bloom": {"hidden_size": "n_embed"},
+    "falcon": {"hidden_size": "n_embed"},
     "longcat_flash": {"num_hidden_layers": "num_layers"},
+    "nemotron_h": {"head_dim": "attention_head_dim"},
+    "nomic_bert": {
+        "hidden_size": "n_embd",
+        "num_attention_heads": "n_head",
+        "num_hidden_layers": "n_layer",
+    },
     "qwen2_vl_vision": {"hidden_size": "embed_dim"},
 }
 
 # Rotary parameters that are no part of the rotation: a factor on queries, by their positions.
 IGNORED = ("llama_4_scaling_beta",)
+
+# Published types of models whose code is that of another type.
+ALIASES = {"kimi_k2": "deepseek_v3"}
 
 # Several models in one, none of which is the text's: its parts have types of their own.
 SEVERAL = ("blt",)
@@ -73,6 +110,8 @@ ASK = {
 }
 PLACES = "it rotates by places in images, and its code was not run for this"
 REFUSED = {
+    "deepseek_v4": "it rotates its output back, too, and layers that compress keys have the base "
+    "`compress_rope_theta`: build a `RoPE` for each kind of layers",
     "efficientloftr": PLACES,
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs are the column's and the row's in turns, of equal frequencies",
@@ -107,11 +146,13 @@ def main(folders: list[str]) -> None:
                 raise
             if found[name] and kind_of(found[name]) in ("refused", "ask"):
                 print(f"{name}: {found[name]}", flush=True)
+    found |= {name: {"text": of} for name, of in ALIASES.items()}
     known = before if folders else {}
     known = {name: facts for name, facts in sorted((known | found).items()) if facts}
     lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
     version, body = json.dumps(transformers.__version__), ",\n".join(lines)
-    OUTPUT.write_text(f'{{"transformers": {version}, "models": {{\n{body}\n}}}}\n')
+    head = f'"transformers": {version},\n"layer_types": {json.dumps(known_layer_types())}'
+    OUTPUT.write_text(f'{{{head},\n"models": {{\n{body}\n}}}}\n')
     EXPLORER.write_text(OUTPUT.read_text())
     VECTORS.write_text(vectors(known, transformers.__version__))
     PAGE.write_text(page(known, transformers.__version__))
@@ -136,6 +177,18 @@ def vectors(known: dict[str, Any], version: str) -> str:
     return text + ',\n  "models": {\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
+def known_layer_types() -> dict[str, Any]:
+    """Return what is known of types of layers."""
+    from transformers import configuration_utils as utils  # noqa: PLC0415
+
+    return {
+        "known": sorted(utils.ALLOWED_ATTN_LAYER_TYPES),
+        "new_names": utils._LEGACY_LAYER_TYPE_REMAP | {"mlp": "moe"},  # noqa: SLF001
+        "lists": LISTS,
+        "full_lists": FULL_LISTS,
+    }
+
+
 def described(record: Any) -> dict[str, str]:
     """Return what a docstring says of each field of a record."""
     _, _, text = inspect.cleandoc(record.__doc__).partition("----------\n")
@@ -151,6 +204,7 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
     """Add what the class and the code of a configuration say of keys: shares, sections, lengths."""
     if facts is None or kind_of(facts) not in ("read", "ask"):
         return
+    facts |= MORE.get(config_class.model_type, {})
     keys = []
     for key in ("rotary_pct", "partial_rotary_factor", "rope_pct"):
         found = made(config_class, **{key: 0.75}).get("rope_parameters") or {}
@@ -162,6 +216,8 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
     module = sys.modules[config_class.__module__]
     path = Path(module.__file__ or "").with_name(module.__name__.split(".")[-1] + ".py")
     code = path.with_name(path.name.replace("configuration_", "modeling_"))
+    if "ROPE_INIT_FUNCTIONS" not in code.read_text() and "axial" not in facts:
+        facts["has_scaling"] = False
     default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code.read_text())
     if default and "sections" in facts and facts["sections"] != "unknown":
         facts["mrope_section"] = json.loads(default[1])
@@ -261,8 +317,10 @@ code has: {listed["unrun"]}.
 ## The attention of {len(attends)} types is read
 
 `attention_layers` makes their whole attention. The program gave the queries, keys and values of the
-models, of two lengths, one of them padded, to `AttentionLayer`, with windows and scales other than
-the usual ones, and compared what it returns: {", ".join(attends)}.
+models to `AttentionLayer`, and compared what it returns: with random weights of norms, for two
+lengths, one of them padded, from position 0 and from 5,000 on, with windows and scales other than
+the usual ones, and with each flag of the configuration turned that is not refused:
+{", ".join(attends)}.
 
 The attention of the others is refused:
 
@@ -424,8 +482,9 @@ def measured(config: Any, facts: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR
         raise reasons[0]
     texts = [reason.rstrip(".") for reason in reasons if isinstance(reason, str)]
     reason = texts[0] if texts else "no layout of pairs gives its scores"
-    unknown = re.match(r"the rotary (keys|parameters) .*must be of \[.*\], got '(\w+)'", reason)
-    return {"refused": f"its code reads `{unknown[2]}`" if unknown else reason}
+    unknown = re.match(r"the rotary parameters .*must be of \[.*\], got '(\w+)'", reason)
+    unknown = unknown or re.match(r"`([\w.]+)` is not known of", reason)
+    return {"refused": f"its code reads `{unknown[1]}`" if unknown else reason}
 
 
 def rotating_types(config: Any, seen: list[Any]) -> dict[str, Any]:
@@ -530,7 +589,7 @@ def defaults_of(config_class: Any) -> dict[str, Any]:
     if own:
         facts["names"] = own
     values = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
-    defaults = {name: values.get(own.get(name, name)) for name in PLAIN}
+    defaults = {name: values.get(own.get(name), values.get(name)) for name in PLAIN}
     whole = made(config_class)
     parameters = whole.get("rope_parameters") or {}
     nested = {key: each for key, each in parameters.items() if isinstance(each, dict)}
@@ -624,26 +683,39 @@ def bases_of(config_class: Any, nested: dict[str, Any]) -> dict[str, Any]:
 def types_of(config_class: Any) -> dict[str, Any] | None:
     """Return the rule for the types of layers of a configuration that does not list them."""
     lengths = (7, 8, 12, 13, 24, 31)
-    lists = [made(config_class, num_hidden_layers=n).get("layer_types") for n in lengths]
+    lists = [layer_types(config_class, num_hidden_layers=n) for n in lengths]
     if not all(lists) or any(len(each) != n for each, n in zip(lists, lengths, strict=True)):
         return None
     rule = next((rule for rule in rules(lists[-1]) if all(map(rule_gives(rule), lists))), None)
     if rule is None or len(set(lists[-1])) == 1:
         return rule
     source = Path(inspect.getfile(config_class)).read_text()
-    names = set(re.findall(r"\w*(?:pattern|interval|every|period)\w*", source))
-    for name in sorted(names):
-        other = made(config_class, **{name: rule["every"] + 1}, num_hidden_layers=24)
-        changed = rule | {"every": rule["every"] + 1}
-        if other.get("layer_types") and rule_gives(changed)(other["layer_types"]):
-            return rule | {"key": name}
+    names = set(re.findall(r"\w*(?:pattern|interval|every|period|offset|group_size)\w*", source))
+    for key, of, more in (("key", "every", 1), ("at_key", "at", -1)):
+        changed = rule | {of: rule[of] + more}
+        for name in sorted(names):
+            other = layer_types(config_class, **{name: changed[of]}, num_hidden_layers=24)
+            if other and rule_gives(changed)(other):
+                rule = rule | {key: name}
+                break
+    flags = [1, 0, 0, 1] * 6
+    other = layer_types(config_class, no_rope_layers=flags, num_hidden_layers=24)
+    if other == [rule["others" if flag else "type"] for flag in flags]:
+        return rule | {"flags": "no_rope_layers"}
     return rule
+
+
+def layer_types(config_class: Any, **given: Any) -> list[str]:
+    """Return the types of layers that transformers makes of a configuration, if it makes any."""
+    with suppress(Exception):
+        return list(config_class(**given).layer_types)
+    return []
 
 
 def rules(types: list[str]) -> Iterator[dict[str, Any]]:
     """Yield rules that may give types of layers."""
     for every in range(1, 9):
-        for at in (-1, 0):
+        for at in range(-1, every - 1):
             kind, others = types[at % every], types[(at + 1) % every]
             rule = {"every": every, "at": at, "type": kind, "others": others}
             yield rule

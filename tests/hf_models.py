@@ -37,6 +37,9 @@ CHANGES = {
     },
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
+    "llama4_text": {"attn_temperature_tuning": False},
+    "laguna": {"layer_types": ["sliding_attention", "full_attention"] * 20},
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
     "ministral": {"head_dim": 128},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
@@ -130,6 +133,7 @@ def shrink(config):
         kv_heads = getattr(config, "num_key_value_heads", None)
         put(num_attention_heads=4, hidden_size=256 if own else 4 * (size or hidden // heads))
         put(num_key_value_heads=4 if kv_heads == heads else 2)
+        put(num_kv_heads=4 if getattr(config, "num_kv_heads", None) == heads else 2)
         if getattr(config, "mamba_expand", None) and getattr(config, "mamba_n_heads", None):
             put(mamba_n_heads=4, mamba_d_head=config.hidden_size * config.mamba_expand // 4)
     for name, value in list(vars(config).items()):

@@ -66,6 +66,13 @@ OTHER += [
     {"model_type": "qwen2_vl", "embed_dim": 256, "num_heads": 4, "depth": 2, "patch_size": 14},
     {"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [1]}
     | {"layer_types": ["linear_attention", "full_attention"]},
+    {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]},
+    {"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [1], "head_dim": 8},
+    {"model_type": "recurrent_gemma", "num_hidden_layers": 5, "max_position_embeddings": 16}
+    | {"block_types": ["recurrent", "attention"]},
+    {"model_type": "llama4_text", "num_hidden_layers": 4, "no_rope_layers": [0, 1, 1, 0]},
+    {"model_type": "zamba2", "num_hidden_layers": 2, "use_mem_rope": False},
+    {"model_type": "gptj", **LONG, "rope_scaling": {"type": "gptj"}},
     {"model_type": "granite_swa", "num_hidden_layers": 3, "layer_rope_theta": [1e4, 0, 5e5]},
     {"model_type": "llama", "layer_types": ["attention", "full_attention"], "num_hidden_layers": 2}
     | {"global_head_dim": 16, "per_layer_config": {"1": {"head_dim": 8}}},
@@ -96,7 +103,12 @@ WRONG = [
     {"model_type": "some_model", "position_embedding_type": "absolute"},
     {"model_type": "step3p7", "patch_size": 14},
     {"patch_size": 14, "head_dim": 64},
-    {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]},
+    {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": 1},
+    {"model_type": "jamba_like", "num_hidden_layers": 2, "head_dim": 8, "attn_type_list": [0, 2]},
+    {"model_type": "qwen", "use_dynamic_ntk": True, "head_dim": 8},
+    {"model_type": "dbrx", "attn_config": {"rope_theta": 500_000}},
+    {"model_type": "gptj", **LONG, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    {"model_type": "llama", "per_layer_config": {"0": {"num_key_value_heads": -1}}},
     {"model_type": "some_model", "vision_config": {"model_type": "siglip"}, "head_dim": 8},
     {"model_type": "llama", "rope_parameters": 3},
     {"model_type": "llama", "rope_theta": "1e4"},

@@ -30,31 +30,18 @@ const TOP_KEYS = [
   "rotary",
   "rotary_dim",
   "rope_interleaved",
-  "use_rotary_pos_emb",
 ];
 
-// Rotary keys of one model type; dicts that are read elsewhere or not at all.
-const FLAG = "use_rotary_pos_emb";
-const OWN_KEYS = {
-  glm_moe_dsa: ["indexer_rope_interleave"],
-  nomic_bert: ["rotary_emb_fraction"],
-  zamba2: ["use_mem_rope"],
-};
+// The switch of rotation, and its usual value; dicts that are read elsewhere or not at all.
+const SWITCH = ["use_rotary_pos_emb", true];
 const DICTS = [
   ...PARAMETERS,
   "per_layer_config",
   "quantization_config",
   "vision_config",
   "audio_config",
+  "protein_encoder_config",
 ];
-
-// Parameters of a type of rotary embeddings that one model type has.
-const OF_HUNYUAN = ["alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"];
-const OWN_PARAMETERS = {
-  "hunyuan_v1_dense dynamic": OF_HUNYUAN,
-  "hunyuan_v1_moe dynamic": OF_HUNYUAN,
-  "phimoe longrope": ["long_mscale", "short_mscale"],
-};
 
 // Keys of the rotary parameters of all types; the others are options of the scaling.
 const COMMON = [
@@ -67,9 +54,6 @@ const COMMON = [
   ORIGINAL,
   LENGTH,
 ];
-// Lists of layers with attention, by which transformers sets `layer_types`.
-const LISTS = ["attn_layer_indices", "full_attn_idxs", "hybrid_layer_pattern"];
-
 // Types of layers in transformers, and older names of some.
 const LAYER_TYPES = [
   "chunked_attention",
@@ -91,12 +75,28 @@ const NEW_NAMES = {
   attention: "full_attention",
   deepseek_sparse_attention: "indexed_attention",
   mamba: "linear_attention",
+  mlp: "moe",
   qwen_sparse_attention: "indexed_attention",
 };
 
 // What a key is called that could mean positions or attention.
 const MEANS_ATTENTION =
   /rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn|local_attention|causal|bidirectional|is_decoder|full_attn_idxs|global_key_value_heads|k_eq_v/;
+// Lists of the types of layers, with what their entries mean.
+const TYPE_LISTS = {
+  layer_types: {},
+  layers_block_type: {},
+  block_types: { recurrent: "linear_attention", attention: "sliding_attention" },
+  attn_type_list: { 0: "linear_attention", 1: "full_attention" },
+  hybrid_layer_pattern: { 0: "full_attention", 1: "sliding_attention" },
+  hybrid_override_pattern: { M: "mamba", E: "moe", "*": "full_attention", "-": "moe" },
+};
+// Lists of the layers with full attention: what the others are, and the number of the first layer.
+const FULL_LISTS = {
+  attn_layer_indices: ["linear_attention", 0],
+  full_attn_idxs: ["conv", 0],
+  "linear_attn_config.full_attn_layers": ["linear_attention", 1],
+};
 
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
 const PATCHES = 1024;
@@ -111,6 +111,20 @@ function first(values, keys, otherwise) {
 
 function withoutNull(values) {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
+}
+
+/** Return the keys of dicts that hold further keys of the same model, as `dict.key`. */
+function nested(config) {
+  const parts = Object.entries(config).filter(
+    ([name, part]) => isObject(part) && !DICTS.includes(name) && !isTrue(part.model_type ?? null),
+  );
+  const named = ([name, part]) => Object.entries(part).map(([key, x]) => [`${name}.${key}`, x]);
+  return Object.fromEntries(parts.flatMap(named));
+}
+
+/** Return what keys of published configurations call rotation in a layout. */
+function layoutNames(layout) {
+  return ["rope", "rotary", ...(layout === "interleaved" ? ["rope_gptj", "gptj"] : [])];
 }
 
 /** Refuse keys that are not known here: ignored, they could change the result. */
@@ -186,7 +200,7 @@ export class Model {
     let kind = isRead ? (config.position_embedding_type ?? "rope") : "rope";
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
     if ("unrotated" in facts) kind = "no rotary";
-    const isRotary = (key) => key.includes("rope") || key.includes("rotary");
+    const isRotary = (key) => ["rope", "rotary", "ntk"].some((part) => key.includes(part));
     const rotary = Object.keys(this.published).filter(isRotary);
     let { refused } = facts;
     if (kind !== "rope" && kind !== "rotary") {
@@ -195,41 +209,40 @@ export class Model {
         refused = `transformers does not rotate, but code that reads ${repr(rotary)} may`;
       }
     }
-    this.isRotary = !this.#isSwitchedOff();
+    this.isRotary = this.#isOn();
     if (refused) throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${refused}.`);
     const own = Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1));
     const { unread = [], settled = {} } = facts.attention ?? {};
-    const known = [...TOP_KEYS, ...own, ...unread, ...(OWN_KEYS[this.type] ?? [])];
+    const { more_keys: more = [], rotary_switch: [flag] = SWITCH, names = {} } = facts;
+    const known = [...TOP_KEYS, ...own, ...unread, ...more, flag, ...Object.values(names)];
     const alike = Object.keys(settled).filter((key) => (this.published[key] ?? null) === settled[key]);
-    checkKnown(`the rotary keys of ${this.name}`, rotary, [...known, ...alike]);
-    for (const [name, part] of Object.entries(this.published)) {
-      if (!isObject(part) || DICTS.includes(name) || "model_type" in part) continue;
-      const inner = Object.keys(part).filter(isRotary);
-      const named = inner.map((key) => `${name}.${key}`);
-      checkKnown(`the rotary keys of ${this.name}`, named, known);
+    const inner = nested(this.published);
+    for (const key of [...rotary, ...Object.keys(inner).filter(isRotary)]) {
+      if ([...known, ...alike].includes(key)) continue;
+      const value = shown(hasOwn(this.published, key) ? this.published[key] : inner[key]);
+      throw new WrongInput(
+        `\`${key}\` is not known of ${this.name}, got ${value}: its rotation may differ. ` +
+          "Leave the key out if the code of the model does not read it.",
+      );
     }
     for (const key of [...BASES, ...own]) {
       if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
     }
     for (const key of SHARES) if (hasOwn(config, key)) checks.share(key, config[key]);
     const shares = facts.share_keys ?? ["partial_rotary_factor"];
-    const isWhole = !("partial_rotary_factor" in this.defaults);
+    const usual = this.defaults.partial_rotary_factor ?? 1;
     for (const key of SHARES) {
-      if (!this.isKnown || !hasOwn(config, key) || shares.includes(key)) continue;
-      if (isWhole && config[key] === 1) continue;
+      if (!this.isKnown || shares.includes(key) || (config[key] ?? usual) === usual) continue;
       const what = `be left out for ${repr(this.type)}, whose share is in ${repr(shares)}`;
       throw wrong(key, what, shown(config[key]));
     }
   }
 
-  /** Tell whether the configuration switches rotation off. */
-  #isSwitchedOff() {
-    const { config } = this;
-    if (this.type === "zamba2") {
-      return !checks.boolean("use_mem_rope", config.use_mem_rope ?? false);
-    }
-    if (!checks.boolean(FLAG, config[FLAG] ?? true)) return true;
-    return this.type === "nomic_bert" && config.rotary_emb_fraction === 0;
+  /** Tell whether the configuration does not switch rotation off. */
+  #isOn() {
+    const [key, usual] = this.facts.rotary_switch ?? SWITCH;
+    if (this.type === "nomic_bert" && this.config.rotary_emb_fraction === 0) return false;
+    return checks.boolean(key, this.config[key] ?? usual);
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -267,16 +280,34 @@ export class Model {
       throw new WrongInput(`the lists of layers must have ${entries} entries.`);
     }
     const sizes = this.#sizes();
-    return types.slice(0, count ?? types.length).map((type, i) => ({
-      type,
-      rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
-      base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
-      headSize: sizes[i]?.head_dim ?? null,
-    }));
+    const heads = this.#listed("num_attention_heads_per_layer");
+    return types.slice(0, count ?? types.length).map((type, i) => {
+      const numbers = {
+        num_attention_heads_per_layer: heads[i],
+        head_dim: sizes[i]?.head_dim,
+        num_key_value_heads: sizes[i]?.num_key_value_heads,
+      };
+      for (const [key, number] of Object.entries(numbers)) {
+        if ((number ?? null) !== null) checks.featureCount(key, number);
+      }
+      return {
+        type,
+        rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
+        base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
+        headSize: numbers.head_dim ?? null,
+      };
+    });
+  }
+
+  #count() {
+    return checks.featureCount(LAYERS, this.needed(LAYERS));
   }
 
   #listed(key) {
-    const value = this.config[key] ?? [];
+    const [name, inner = null] = key.split(".");
+    let value = this.config[name] ?? [];
+    if (inner !== null) value = isObject(value) ? (value[inner] ?? []) : [];
+    if (key === "hybrid_override_pattern" && typeof value === "string") value = [...value];
     if (!Array.isArray(value)) {
       throw wrong(key, "be a list with an entry for each layer", shown(value));
     }
@@ -285,22 +316,29 @@ export class Model {
 
   /** Return the types of layers that the configuration lists, by their newest names. */
   #layerTypes() {
-    const names = this.#listed("layer_types").map((name) => NEW_NAMES[name] ?? name);
-    const [list, one, zero] =
-      this.type === "mimo_v2_flash"
-        ? ["hybrid_layer_pattern", "sliding_attention", "full_attention"]
-        : ["attn_type_list", "full_attention", "linear_attention"];
-    const flags = this.#listed(list).map((x) => (isTrue(x) ? one : zero));
     const { bases = {}, rotates } = this.facts;
-    const all = [...LAYER_TYPES, ...this.labels, ...Object.keys(bases), ...(rotates ?? [])];
-    const known = [...new Set(all)].sort();
-    for (const name of names) {
-      if (!known.includes(name)) {
-        const what = `hold types of layers that are known, ${repr(known)}`;
-        throw wrong("layer_types", what, shown(name));
+    const known = [...LAYER_TYPES, ...this.labels, ...Object.keys(bases), ...(rotates ?? [])];
+    for (const [key, meanings] of Object.entries(TYPE_LISTS)) {
+      const listed = this.#listed(key).map((name) => meanings[name] ?? name);
+      const types = listed.map((name) => NEW_NAMES[name] ?? name);
+      for (const name of types) {
+        if (known.includes(name)) continue;
+        const all = [...new Set([...known, ...Object.keys(meanings)])].sort();
+        throw wrong(key, `hold types of layers that are known, ${repr(all)}`, shown(name));
       }
+      if (types.length && key === "block_types") {
+        // Again and again.
+        return Array.from({ length: this.#count() }, (_, i) => types[i % types.length]);
+      }
+      if (types.length) return types;
     }
-    return names.length ? names : flags;
+    for (const [key, [others, start]] of Object.entries(FULL_LISTS)) {
+      const full = this.#listed(key);
+      if (!full.length) continue;
+      const typeOf = (_, i) => (full.includes(start + i) ? "full_attention" : others);
+      return Array.from({ length: this.#count() }, typeOf);
+    }
+    return [];
   }
 
   /** Return the sizes of heads of the layers that have their own. */
@@ -314,15 +352,15 @@ export class Model {
 
   #defaultTypes(count, allOfThem) {
     const { types: rule, bases, rotates = [] } = this.facts;
-    if (allOfThem && LISTS.some((key) => isTrue(this.config[key]))) this.needed("layer_types");
     if (rule) {
-      const key = rule.key ?? "period";
+      const { key = "key", at_key: atKey = "at_key" } = rule;
       const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
-      const at = ((rule.at % every) + every) % every;
-      const types = Array.from({ length: count }, (_, i) =>
-        i % every === at ? rule.type : rule.others,
-      );
-      return [...types.slice(0, -1), rule.last ?? types.at(-1)];
+      const at = (((this.config[atKey] ?? rule.at) % every) + every) % every;
+      let others = this.#listed(rule.flags ?? "");
+      if (!others.length) others = Array.from({ length: count }, (_, i) => i % every !== at);
+      const types = others.map((isOther) => (isTrue(isOther) ? rule.others : rule.type));
+      const found = [...types.slice(0, -1), rule.last ?? types.at(-1)];
+      if (allOfThem || found.some((type) => this.#rotates(type))) return found;
     }
     let names = bases ? Object.keys(bases) : this.labels;
     if (!names.length) names = rotates;
@@ -351,16 +389,15 @@ export class Model {
     let kind = parameters.rope_type || parameters.type || "default";
     kind = hasOwn(OTHER_NAMES, kind) ? OTHER_NAMES[kind] : kind;
     const name = "rope_type" in parameters ? "rope_type" : "type";
-    const { axial, ignored = [] } = this.facts;
-    const types = axial
-      ? ["axial", "default"]
-      : [...WITHOUT_SCALING, ...Object.keys(SCALINGS)].sort();
+    const { axial, ignored = [], more_parameters: ofTypes = {} } = this.facts;
+    if (layoutNames(layout).includes(kind)) kind = "default";
+    const scalings = "has_scaling" in this.facts ? [] : Object.keys(SCALINGS);
+    const types = axial ? ["axial", "default"] : [...WITHOUT_SCALING, ...scalings].sort();
     if (!types.includes(kind)) throw wrong(name, `be one of ${repr(types)}`, repr(kind));
     const options = hasOwn(SCALINGS, kind) ? SCALINGS[kind].options : null;
     const known = Object.keys(options ?? {}).filter((key) => key !== "original_max_position");
     const whose = name in parameters ? `of ${repr(kind)}` : "without a 'rope_type'";
-    const own = OWN_PARAMETERS[`${this.type} ${kind}`] ?? [];
-    const all = [...known, ...COMMON, ...ignored, ...own];
+    const all = [...known, ...COMMON, ...ignored, ...(ofTypes[kind] ?? [])];
     checkKnown(`the rotary parameters ${whose}`, Object.keys(parameters), all);
     const headSize = this.#headSize(layer);
     const length = this.#seqLen(seqLen, kind);
@@ -571,8 +608,8 @@ export class Model {
   /** Return a value of the configuration, or throw. */
   needed(key) {
     if (hasOwn(this.config, key)) return this.config[key];
-    const came = repr(Object.keys(this.config).sort());
-    throw new WrongInput(`the configuration must have ${repr(key)}, got ${came}.`);
+    const advice = `pass \`config | {${repr(key)}: ...}\``;
+    throw new WrongInput(`the configuration must have ${repr(key)}: ${advice}.`);
   }
 
   #scaling(kind, names, parameters, seqLen) {

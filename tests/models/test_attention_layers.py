@@ -177,6 +177,8 @@ def test_factors_on_scores():
     assert layers_of("gemma2", query_pre_attn_scalar=16)[0].scale == 0.25
     assert layers_of("gemma4_text")[0].scale == 1.0
     assert layers_of("llama")[0].scale is None
+    assert layers_of("falcon_h1", key_multiplier=0.5)[0].scale == 0.5 * 8**-0.5
+    assert layers_of("opt", num_key_value_heads=None)[0].scale is None
 
 
 def test_deepseek_multiplies_its_scores():
@@ -194,6 +196,130 @@ def test_deepseek_multiplies_its_scores():
 
 def test_layers_that_are_all_of_one_type():
     assert {layer.mask for layer in layers_of("lfm2")} == {CAUSAL}
+    some = layers_of("lfm2", full_attn_idxs=[1, 3])
+    assert [layer is None for layer in some] == [True, False, True, False]
+
+
+def test_alibi():
+    falcon = {"num_key_value_heads": None, "max_position_embeddings": 64}
+    with_bias, rotating = (layers_of("falcon", **falcon, alibi=x)[0] for x in (True, False))
+    assert with_bias.bias == pe.ALiBiBias(4) * 8**-0.5
+    assert with_bias.rope is None
+    assert (rotating.bias, rotating.rope) == (None, pe.RoPE(8, 64))
+    bloom = layers_of("bloom", n_head=4, n_layer=1, n_embed=64)
+    assert [(layer.bias, layer.head_size) for layer in bloom] == [(pe.ALiBiBias(4), 16)]
+    mpt = {"d_model": 96, "n_heads": 6, "n_layers": 2}
+    softmax = {"attn_config": {"softmax_scale": 0.3, "alibi_bias_max": 8}}
+    layer = layers_of("mpt", **mpt, **softmax)[0]
+    assert (layer.bias, layer.scale, layer.head_size) == (pe.ALiBiBias(6), 0.3, 16)
+    assert layers_of("mpt", **mpt)[0].scale is None
+    message = "`attn_config.alibi_bias_max` must be 8, with which .* The code of transformers has 8"
+    with pytest.raises(ValueError, match=message):
+        layers_of("mpt", **mpt, attn_config={"alibi_bias_max": 16})
+
+
+def test_heads_of_keys_that_flags_tell():
+    falcon = {"num_key_value_heads": None, "num_kv_heads": 2}
+    for given, count in (
+        ({}, 1),
+        ({"multi_query": False}, 4),
+        ({"new_decoder_architecture": True}, 2),
+        ({"new_decoder_architecture": True, "num_kv_heads": None}, 4),
+    ):
+        assert layers_of("falcon", **falcon | given)[0].num_kv_heads == count
+    code = {"n_head": 4, "n_embd": 32, "n_layer": 1}
+    for is_one, count in ((True, 1), (False, 4)):
+        assert layers_of("gpt_bigcode", **code, multi_query=is_one)[0].num_kv_heads == count
+
+
+def test_chunks():
+    config = {"attn_temperature_tuning": False, "attention_chunk_size": 8, "head_dim": 8}
+    layers = layers_of("llama4_text", **config)
+    chunks = CAUSAL | pe.ChunkedMask(8)
+    assert [(x.mask, x.window) for x in layers] == [(chunks, 8)] * 3 + [(CAUSAL, None)]
+    assert [x.rope is None for x in layers] == [False, False, False, True]
+    layers = layers_of("llama4_text", **config, no_rope_layers=[0, 1, 1, 0])
+    assert [x.window for x in layers] == [None, 8, 8, None]
+    q, k, v = RNG.standard_normal((3, 1, 4, 20, 8))
+    layer = pe.AttentionLayer(4, 8, mask=chunks, window=8, **AXES)
+    wanted = [
+        pe.scaled_dot_product_attention(*(x[..., at, :] for x in (q, k, v)), mask=CAUSAL, **AXES)
+        for at in (slice(8), slice(8, 16), slice(16, 20))
+    ]
+    np.testing.assert_allclose(layer(q, k, v), np.concatenate(wanted, axis=-2), atol=1e-14)
+    for given in ({}, {"attn_temperature_tuning": True}):
+        with pytest.raises(ValueError, match="Multiply the queries of layers that do not rotate"):
+            layers_of("llama4_text", **given)
+
+
+def test_layers_with_numbers_of_their_own():
+    kinds = {"hybrid_layer_pattern": [0, 1, 1, 0], "sliding_window_size": 16, "sliding_window": 3}
+    sizes = {"head_dim": 8, "v_head_dim": 6, "num_key_value_heads": 1}
+    sinks = {"add_swa_attention_sink_bias": True, "add_full_attention_sink_bias": False}
+    parts = {"partial_rotary_factor": 0.5}
+    for given in ({}, {"swa_num_key_value_heads": 4}):
+        full, sliding, *_ = layers_of("mimo_v2_flash", **kinds, **sizes, **sinks, **parts, **given)
+        assert (full.num_kv_heads, full.window, full.has_sinks) == (1, None, False)
+        assert sliding.num_kv_heads == given.get("swa_num_key_value_heads", 2)
+        assert (sliding.window, sliding.has_sinks) == (17, True)
+        assert {full.value_size, sliding.value_size} == {6}
+    shared = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
+    types = {"layer_types": ["sliding_attention", "full_attention"] * 2}
+    for given, count in ((shared, 1), (shared | {"attention_k_eq_v": False}, 2)):
+        found = [layer.num_kv_heads for layer in layers_of("gemma4_text", **types, **given)]
+        assert found == [2, count] * 2
+    own = {"per_layer_config": {"1": {"head_dim": 16, "num_key_value_heads": 4}}}
+    found = [(x.head_size, x.num_kv_heads) for x in layers_of("qwen3", head_dim=8, **own)]
+    assert found == [(8, 2), (16, 4), (8, 2), (8, 2)]
+    heads = {"num_attention_heads_per_layer": [8, 4, 8, 4], "head_dim": 8}
+    assert [layer.num_heads for layer in layers_of("laguna", **heads)] == [8, 4, 8, 4]
+
+
+def test_a_window_on_each_side():
+    layer = layers_of("openai_privacy_filter", sliding_window=5)[0]
+    assert (layer.mask, layer.window) == (pe.SlidingWindowMask(5, 5), None)
+
+
+def test_sizes_of_values_that_are_left_out():
+    sizes = {"qk_rope_head_dim": 4, "qk_nope_head_dim": 12}
+    assert {layer.value_size for layer in layers_of("minicpm3", **sizes)} == {8}
+    assert {layer.value_size for layer in layers_of("minicpm3", v_head_dim=6, **sizes)} == {6}
+
+
+def test_patterns_of_layers():
+    given = {"head_dim": 8, "attn_layer_period": 2, "attn_layer_offset": 1}
+    found = [layer is None for layer in layers_of("jamba", **given)]
+    assert found == [True, False, True, False]
+    for pattern in (
+        {"hybrid_override_pattern": "M*E-"},
+        {"layers_block_type": ["mamba", "attention", "moe", "mlp"]},
+    ):
+        layers = layers_of("nemotron_h", attention_head_dim=8, **pattern)
+        assert [layer is None for layer in layers] == [True, False, True, True]
+        assert layers[1].head_size == 8
+
+
+@pytest.mark.parametrize(
+    ("model_type", "given"),
+    [
+        ("llama", {"context_window_size": 2048, "is_decoder": False}),
+        ("cohere2", {"position_embedding_type": "rope_gptj"}),
+        ("bert", {"position_embedding_type": "absolute"}),
+        ("jamba", {"sliding_window": None, "attn_layer_period": 8}),
+        ("bloom", {"offset_alibi": 100, "n_embed": 64, "n_layer": 2, "n_head": 8}),
+        ("gptj", {"rope_scaling": {"rope_type": "gptj"}, "rotary_dim": 4}),
+        ("gptj", {"scale_attn_weights": True, "rotary_dim": 4}),
+    ],
+)
+def test_keys_of_published_files_that_change_nothing(model_type, given):
+    usual = {"gptj": {"rotary_dim": 4}, "bloom": {"hidden_size": 64, "n_layer": 2, "n_head": 8}}
+    usual = usual.get(model_type, {})
+    assert layers_of(model_type, **given) == layers_of(model_type, **usual)
+
+
+def test_types_that_have_the_code_of_another():
+    sizes = {"qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 24}
+    assert layers_of("kimi_k2", **sizes) == layers_of("deepseek_v3", **sizes)
 
 
 def test_heads_on_one_axis_with_the_batch():
@@ -213,21 +339,22 @@ def test_sinks_and_layers_without_attention():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "my_model"}, "my_model' does: it is not among the types of transformers"),
+        ({"model_type": "my_model"}, "my_model' does: its type is not among those"),
         (
             {"architectures": ["LlamaForCausalLM"]},
             r"make layers by hand; its architectures are \['LlamaForCausalLM'\]\.",
         ),
-        ({"model_type": "llama4_text"}, "does: its queries that do not rotate are multiplied by"),
+        ({"model_type": "ministral3"}, "does: its queries are multiplied by a factor of their pos"),
+        ({"model_type": "deepseek_v4"}, "does: it rotates its output back, too, and layers that"),
+        ({"model_type": "dbrx"}, "does: the program that compares attention cannot run it"),
         (
             {"model_type": "llama", "layer_types": ["sliding_attention"] * 4},
             r"`layer_types` must hold types of \[''\], got 'sliding_attention'",
         ),
         (
             {"model_type": "gpt2", "scale_attn_weights": False},
-            "`scale_attn_weights` of the model type 'gpt2' is known as True only, got False",
+            "`scale_attn_weights` must be True, with which the model type 'gpt2' was compared, g",
         ),
-        ({"model_type": "minicpm3", "qk_rope_head_dim": 8}, "must have 'v_head_dim'"),
     ],
 )
 def test_attention_that_is_not_known_is_refused(config, message):

@@ -262,21 +262,46 @@ def test_layers_by_their_lists():
     expected = [RoPE(64, 8192, 5e5), None, rope]
     assert RoPE.layers_from_hf_config(config | bases) == expected
     config = SIZES | {"num_hidden_layers": 2, "rope_parameters": {"full_attention": {"factor": 2}}}
-    with pytest.raises(ValueError, match="must have 'layer_types', got "):
+    message = "the configuration must have 'layer_types': pass `config | {'layer_types': ...}`."
+    with pytest.raises(ValueError, match=re.escape(message)):
         RoPE.layers_from_hf_config(config, layout="half")
     with pytest.raises(ValueError, match="must have 'num_hidden_layers'"):
         RoPE.layers_from_hf_config(SIZES, layout="half")
 
 
-def test_other_lists_of_layers_ask_for_the_types():
-    config = {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]}
-    with pytest.raises(ValueError, match="must have 'layer_types', got "):
-        RoPE.layers_from_hf_config(config, 9)
-    assert RoPE.from_hf_config(config, 9).head_size == 80
-    ropes = RoPE.layers_from_hf_config(
-        config | {"layer_types": ["conv", "full_attention", "conv"]}, 9
-    )
+@pytest.mark.parametrize(
+    ("model_type", "given"),
+    [
+        ("lfm2", {"full_attn_idxs": [1]}),
+        ("lfm2", {"layer_types": ["conv", "full_attention", "conv"]}),
+        ("bamba", {"attn_layer_indices": [1]}),
+        ("minimax", {"attn_type_list": [0, 1, 0]}),
+        ("bamba", {"layers_block_type": ["mamba", "attention", "mamba"]}),
+        (None, {"linear_attn_config": {"full_attn_layers": [2], "kda_layers": [1, 3]}}),
+        (None, {"hybrid_override_pattern": "M*-"}),
+        (None, {"block_types": ["recurrent", "attention"]}),
+    ],
+)
+def test_lists_of_layers(model_type, given):
+    config = {"model_type": model_type, "num_hidden_layers": 3, "head_dim": 80} | given
+    ropes = RoPE.layers_from_hf_config(config, 9, layout="half")
     assert [rope is not None for rope in ropes] == [False, True, False]
+    if "hybrid_override_pattern" in given:  # as long as the model has layers
+        config = {key: x for key, x in config.items() if key != "num_hidden_layers"}
+        assert RoPE.layers_from_hf_config(config, 9, layout="half") == ropes
+    assert RoPE.from_hf_config(config, 9, layout="half").head_size == 80
+
+
+def test_lists_of_layers_of_wrong_kinds():
+    config = {"num_hidden_layers": 3, "head_dim": 80}
+    for given in ({"attn_type_list": [0, 1, 2]}, {"hybrid_override_pattern": "M*x"}):
+        (key,) = given
+        with pytest.raises(ValueError, match=f"`{key}` must hold types of layers that are known"):
+            RoPE.layers_from_hf_config(config | given, 9, layout="half")
+    for given in ({"layer_types": "full"}, {"full_attn_idxs": 3}):
+        (key,) = given
+        with pytest.raises(TypeError, match=f"`{key}` must be a list with an entry for each"):
+            RoPE.layers_from_hf_config(config | given, 9, layout="half")
 
 
 def test_a_published_configuration_of_gpt_j():
@@ -480,7 +505,7 @@ OTHER_NAMES = {
 
 def numbers_of_configurations():
     """Yield a model type, the parameters, and the key of a number in one of the two."""
-    shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "gptj"}
+    shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "minimax_m2"}
     for kind, numbers in PARAMETERS.items():
         parameters = {"rope_type": kind, "original_max_position_embeddings": 2048} | numbers
         for key in (*numbers, "original_max_position_embeddings"):

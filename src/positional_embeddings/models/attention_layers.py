@@ -14,16 +14,18 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import Prepared, attend, prepared
 from positional_embeddings.attention.rules import Options, Rules
+from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
+from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.facts import Attention, Seen
 from positional_embeddings.models.hf_config import (
-    NUM_LAYERS,
     Config,
     Layer,
     Model,
-    is_nested,
+    layout_names,
+    nested,
+    unknown_key,
     without_none,
 )
 from positional_embeddings.rotary.rope import RoPE
@@ -154,9 +156,10 @@ class AttentionLayer(checks.CheckedLayer):
         Parameters
         ----------
         q : array, shape (head_size, seq, num_heads, batch)
-            Queries, real floating-point, as they are projected and normalized. With the axes -1
-            and -2, their shape is (batch, num_heads, seq, head_size). If the layer has as many
-            heads of keys as of queries, heads and batch may be one axis, as in attention.
+            Queries, real floating-point, as they are projected and normalized, without factors
+            that `scale` has. With the axes -1 and -2, their shape is (batch, num_heads, seq,
+            head_size). If the layer has as many heads of keys as of queries, heads and batch may
+            be one axis, as in attention.
         k : array, shape (head_size, seq, num_kv_heads, batch)
             Keys.
         v : array, shape (value_size, seq, num_kv_heads, batch)
@@ -288,30 +291,14 @@ class _Reader:
     """What a configuration says of the attention of its model."""
 
     def __init__(self, model: Model) -> None:
-        self.model = model
-        self.facts = Attention(**(model.facts.attention or {"refused": _UNKNOWN}))
-        if self.facts.refused:
-            message = f"no `AttentionLayer` attends as {model.name} does: {self.facts.refused}."
-            if not model.facts.is_known and model.config.get("architectures"):
-                message = f"{message[:-1]}; its architectures are {model.config['architectures']}."
-            raise ValueError(message)
-        self.values = without_none({**self.facts.defaults, **model.published})
-        self._check_keys(model.published)
+        self.model, self.facts = model, model.attention
+        published = {**model.published, **nested(model.published)}
+        self.values = without_none({**self.facts.defaults, **published})
+        self._check_keys(published)
 
     def layers(self, seq_len: int | None, axes: dict[str, Any]) -> list[AttentionLayer | None]:
-        model, facts = self.model, self.facts
-        count = checks.feature_count(NUM_LAYERS, model.needed(NUM_LAYERS))
-        layers = model.layers(count, self._types)
-        attends = {layer: facts.layers.get(self._kind(layer)) for layer in set(layers)}
-        ropes = {
-            layer: RoPE(**(model.arguments(layer, seq_len, None) | axes))
-            for layer, seen in attends.items()
-            if seen is not None and layer.rotates
-        }
-        made = {
-            layer: None if seen is None else self._layer(layer, seen, ropes.get(layer), axes)
-            for layer, seen in attends.items()
-        }
+        layers = self.model.layers(self.model.count(), self._types)
+        made = {layer: self._layer(layer, seq_len, axes) for layer in dict.fromkeys(layers)}
         alike = {layer: layer for layer in made.values()}
         return [alike[made[layer]] for layer in layers]
 
@@ -320,7 +307,7 @@ class _Reader:
         facts = self.facts
         if facts.first is not None:
             first = checks.non_negative_integer(facts.first, self._needed(facts.first))
-            first = first if self._has_windows() else count
+            first = first if self._is_on(facts.switch) else count
             return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
         if facts.types:
             return self.model.types_by(facts.types, count)
@@ -328,8 +315,7 @@ class _Reader:
             [*facts.layers] * count if len(facts.layers) == 1 and "" not in facts.layers else None
         )
 
-    def _has_windows(self) -> bool:
-        switch = self.facts.switch
+    def _is_on(self, switch: str | None) -> bool:
         return switch is None or checks.boolean(switch, self._needed(switch))
 
     def _kind(self, layer: Layer) -> str:
@@ -341,26 +327,61 @@ class _Reader:
         raise wrong_value("layer_types", f"hold types of {sorted(known)}", repr(layer.type))
 
     def _layer(
-        self, layer: Layer, seen: Mapping[str, Any], rope: RoPE | None, axes: dict[str, Any]
-    ) -> AttentionLayer:
-        facts, rule = self.facts, Seen(**seen)
+        self, layer: Layer, seq_len: int | None, axes: dict[str, Any]
+    ) -> AttentionLayer | None:
+        facts, seen = self.facts, self.facts.layers[self._kind(layer)]
+        if seen is None:
+            return None
+        rule, rope = Seen(**seen), None
+        if layer.rotates:
+            rope = RoPE(**(self.model.arguments(layer, seq_len, None) | axes))
+        heads = layer.num_heads or self.model.needed("num_attention_heads")
+        heads = checks.feature_count("num_attention_heads", heads)
         size = self.model.head_size(layer)
         if facts.head is not None:
             size += checks.feature_count(facts.head, self._needed(facts.head))
         window, mask = self._mask(rule)
         return AttentionLayer(
-            checks.feature_count("num_attention_heads", self.model.needed("num_attention_heads")),
+            heads,
             size,
-            num_kv_heads=self._number(facts.kv_heads),
-            value_size=None if facts.value is None else self._needed(facts.value),
+            num_kv_heads=layer.num_kv_heads or self._kv_heads(rule),
+            value_size=self._value_size(heads),
             rope=rope,
             mask=mask,
+            bias=self._bias(heads, size),
             scale=self._scale(layer, size),
             softcap=self._number(facts.softcap),
             window=window,
             has_sinks=rule.has_sinks,
             **axes,
         )
+
+    def _kv_heads(self, rule: Seen) -> int | None:
+        """Return the number of heads of keys, None if there are as many as of queries."""
+        own, count = (self._chosen(key) for key in (rule.kv_heads, self.facts.kv_heads))
+        if own is not None or count is None:
+            return own  # type: ignore[no-any-return]
+        return rule.kv_times * checks.feature_count("num_key_value_heads", count)
+
+    def _chosen(self, key: Any) -> Any:
+        """Return the number of a key, or of the first pair whose switch is true."""
+        if isinstance(key, Sequence) and not isinstance(key, str):
+            key = next((number for switch, number in key if self._is_on(switch)), None)
+        return key if isinstance(key, int) else self._number(key)
+
+    def _value_size(self, heads: int) -> int | None:
+        key = self.facts.value
+        if key is None or key in self.values:
+            return self._number(key)  # type: ignore[no-any-return]
+        hidden = checks.feature_count("hidden_size", self.model.needed("hidden_size"))
+        return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
+
+    def _bias(self, heads: int, size: int) -> Bias | None:
+        rule = self.facts.alibi
+        if rule is None or not self._is_on(rule.get("switch")):
+            return None
+        bias = ALiBiBias(heads)
+        return bias * size**-0.5 if rule.get("is_scaled") else bias
 
     def _needed(self, key: str) -> Any:
         """Return a value that the configuration has, or its class by default; an error without."""
@@ -372,57 +393,69 @@ class _Reader:
 
     def _mask(self, rule: Seen) -> tuple[int | None, Mask | None]:
         """Return the keys that a cache has to keep, and the mask."""
-        is_causal, key = self.facts.is_causal, rule.window
-        causal = CausalMask() if is_causal else None
-        number = self._number(key) if self._has_windows() else None
+        causal = CausalMask() if self.facts.is_causal else None
+        key = rule.chunk or rule.window
+        number = self._number(key) if self._is_on(self.facts.switch) else None
         if key is None or number is None:
             return None, causal
         number = checks.positive_integer(key, number)
+        if rule.before is not None and rule.before in self.values:
+            number = checks.non_negative_integer(rule.before, self.values[rule.before]) + 1
         if causal is None:
-            return None, SlidingWindowMask(number // 2, number // 2)
-        return number, causal | SlidingWindowMask(number - 1, 0)
+            side = number if rule.is_of_each_side else number // 2
+            return None, SlidingWindowMask(side, side)
+        inner = SlidingWindowMask(number - 1, 0) if rule.chunk is None else ChunkedMask(number)
+        return number, causal | inner
 
     def _scale(self, layer: Layer, size: int) -> float | None:
         """Return the factor on the scores, with all that the code of the model multiplies."""
         scale: Any = self.facts.scale
         if isinstance(scale, Sequence):
             key, power = scale
-            scale = checks.positive_number(key, self._needed(key)) ** power
+            given = self._number(key)
+            scale = None if given is None else checks.positive_number(key, given) ** power
+        times = self._number(self.facts.times)
+        times = 1 if times is None else checks.positive_number(str(self.facts.times), times)
         if self.facts.has_mscale and layer.rotates:
             parameters = self.model.parameters(layer)
             mscale = parameters.get("mscale_all_dim")
             if mscale and parameters.get("rope_type", parameters.get("type")) != "default":
-                scale = size**-0.5 if scale is None else scale
-                scale *= yarn_magnitude(parameters["factor"], mscale) ** 2
-        return scale  # type: ignore[no-any-return]
+                times *= yarn_magnitude(parameters["factor"], mscale) ** 2
+        scale = times * (size**-0.5 if scale is None else scale)
+        return None if scale == size**-0.5 else scale
 
-    def _check_keys(self, config: Mapping[str, Any]) -> None:
+    def _check_keys(self, published: Mapping[str, Any]) -> None:
         """Refuse keys that could mean positions or attention, and are not known of the model."""
         facts, model = self.facts, self.model
-        rules = [Seen(**seen) for seen in facts.layers.values() if seen is not None]
-        read = {rule.window for rule in rules}
-        scale = facts.scale[:1] if isinstance(facts.scale, Sequence) else ()
-        read |= {facts.softcap, facts.kv_heads, facts.head, facts.value, facts.switch, facts.first}
-        read |= {(facts.types or {}).get("key"), *scale, *facts.unread, *model.known_keys()}
-        parts = {name: x for name, x in config.items() if is_nested(name, x)}
-        inner = {f"{name}.{key}": x for name, part in parts.items() for key, x in part.items()}
-        for key, value in {**config, **inner}.items():
-            if not MEANS_ATTENTION.search(key) or key in read:
+        read = {*facts.unread, *model.known_keys(), *keys_of(facts), *_OF_OTHERS}
+        settled = {**_HARMLESS, **facts.settled}
+        for key, value in {**facts.defaults, **published}.items():
+            if key in read or not (key in settled or MEANS_ATTENTION.search(key)):
                 continue
-            if key not in facts.settled or facts.settled[key] != value:
-                what = f"`{key}` is not known of {model.name}"
-                if key in facts.settled:
-                    what = f"`{key}` of {model.name} is known as {facts.settled[key]!r} only"
-                message = (
-                    f"{what}, got {shown(value)}: its attention may differ. Leave the key out if "
-                    "the code of the model does not read it."
-                )
-                raise ValueError(message)
+            usual = ("absolute",) if model.facts.unrotated else layout_names(model.facts.layout)
+            if key == "position_embedding_type" and value in usual:
+                continue
+            if key not in settled:
+                raise unknown_key(key, value, model.name, "attention")
+            if value != settled[key]:
+                what = f"be {settled[key]!r}, with which {model.name} was compared"
+                advice = facts.advice.get(key, "With another value make layers by hand.")
+                raise wrong_value(key, what, shown(value), f" {advice}")
+
+
+def keys_of(facts: Attention) -> set[str]:
+    """Return the keys that facts read, with other words of their rules."""
+    rules = facts._replace(refused=None, defaults={}, settled={}, advice={}, unread=())
+    return set(re.findall("'([^']*)'", repr(rules)))
 
 
 # What a key is called that could mean positions or attention.
 MEANS_ATTENTION = re.compile(
-    "rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn|local_attention"
-    "|causal|bidirectional|is_decoder|full_attn_idxs|global_key_value_heads|k_eq_v"
+    "^(?!.*(moe|router)).*(rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk"
+    "|logn|local_attention|causal|bidirectional|is_decoder|global_key_value_heads|k_eq_v"
+    "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)"
 )
-_UNKNOWN = "it is not among the types of transformers that were compared; make layers by hand"
+# Values in old configurations of all types that change nothing where no code reads them.
+_HARMLESS = {"is_decoder": False, "scale_attn_weights": True, "sliding_window": None}
+# Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
+_OF_OTHERS = ("context_window_size", "offset_alibi")

@@ -15,12 +15,28 @@ class Seen(NamedTuple):
     Parameters
     ----------
     window : str, optional
-        The configuration's key of the number of newest keys that a query sees, itself among them.
+        The configuration's key of the number of newest keys that a query sees, itself among them;
+        without causality, of the keys that it sees in all, or on each side.
+    before : str, optional
+        The key of the number of keys before the query's own, which counts if it is there.
+    is_of_each_side : bool, default False
+        Whether it is the number on each side.
+    chunk : str, optional
+        The key of the number of positions in a chunk: a query sees the keys of its own chunk.
+    kv_heads : str or sequence, optional
+        The number of heads of keys, as `Attention` has it, if the layers have their own.
+    kv_times : int, default 1
+        How many times that of other layers it is, if the configuration does not have it.
     has_sinks : bool, default False
         Whether each head has a weight that joins the softmax.
     """
 
     window: str | None = None
+    before: str | None = None
+    is_of_each_side: bool = False
+    chunk: str | None = None
+    kv_heads: str | Sequence[Any] | None = None
+    kv_times: int = 1
     has_sinks: bool = False
 
 
@@ -42,22 +58,31 @@ class Attention(NamedTuple):
         Values that its configuration may leave out.
     scale : number or sequence, optional
         The factor on the scores, or the key and the power of it; ``1 / sqrt(head_size)`` without.
+    times : str, optional
+        The key of a further factor on the scores.
     has_mscale : bool, default False
         Whether YaRN's `mscale_all_dim` multiplies the scores.
     softcap : str, optional
         The key of the bound of the scores.
-    kv_heads : str, optional
-        The key of the number of heads of keys; as many as of queries without.
+    alibi : mapping, optional
+        If ALiBi is added to the scores: the key `switch` that has to be true for it, and whether
+        it `is_scaled` by ``1 / sqrt(head_size)``.
+    kv_heads : str or sequence, optional
+        The key of the number of heads of keys; or pairs of a switch, and the key or the number that
+        holds if it is the first that is true. As many as of queries without.
     head : str, optional
         The key of the features of a head that do not rotate, which come before the others.
     value : str, optional
-        The key of the number of features of a value; as many as of a query without.
+        The key of the number of features of a value, which is ``hidden_size / num_attention_heads``
+        if the configuration does not have it; as many as of a query without.
     switch : str, optional
         The key that has to be true for any window.
     first : str, optional
         The key of the first layer that has a window, if the configuration lists no types.
     settled : mapping
         Keys that could mean attention, with the value for which it was compared.
+    advice : mapping
+        What to do where such a key has another value.
     unread : sequence of str
         Keys that could mean attention, and are not read in the code of its layers.
     """
@@ -68,14 +93,17 @@ class Attention(NamedTuple):
     types: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = {}
     scale: float | Sequence[Any] | None = None
+    times: str | None = None
     has_mscale: bool = False
     softcap: str | None = None
-    kv_heads: str | None = None
+    alibi: Mapping[str, Any] | None = None
+    kv_heads: str | Sequence[Any] | None = None
     head: str | None = None
     value: str | None = None
     switch: str | None = None
     first: str | None = None
     settled: Mapping[str, Any] = {}
+    advice: Mapping[str, str] = {}
     unread: Sequence[str] = ()
 
 
@@ -102,10 +130,17 @@ class Facts(NamedTuple):
         Whether ``layer_rope_theta`` sets the base of each layer.
     ignored : sequence of str
         Rotary parameters that are no part of the rotation.
+    more_keys : sequence of str
+        Further rotary keys that are read, or have nothing to do with its rotation.
+    more_parameters : mapping
+        Further parameters of types of rotary embeddings.
+    rotary_switch : sequence
+        The key that switches rotation on or off, and its usual value.
     types : mapping, optional
         The rule for layers where the configuration lists no types: one in `every` is a `type`,
-        layer `at` the first, and the rest are `others`, but for the `last` layer; `key` is the key
-        of another period.
+        layer `at` the first, and the rest are `others`, but for the `last` layer; `key` and
+        `at_key` are the keys of another period, and of another first one, and `flags` is the key
+        of a list that is false for layers that are a `type`.
     rotates : sequence of str, optional
         The types of layers that rotate, if not the usual ones.
     windowless : sequence of str, optional
@@ -114,6 +149,8 @@ class Facts(NamedTuple):
         Whether its code reads which share of the features rotates.
     share_keys : sequence of str
         The keys that set that share.
+    has_scaling : bool, default True
+        Whether its code reads a type of scaling.
     sections : str, optional
         The order of sections.
     mrope_section : sequence of int, optional
@@ -143,11 +180,15 @@ class Facts(NamedTuple):
     base_keys: Sequence[str] | None = None
     own_bases: bool = False
     ignored: Sequence[str] = ()
+    more_keys: Sequence[str] = ()
+    more_parameters: Mapping[str, Sequence[str]] = {}
+    rotary_switch: tuple[str, bool] = ("use_rotary_pos_emb", True)
     types: Mapping[str, Any] | None = None
     rotates: Sequence[str] | None = None
     windowless: Sequence[str] | None = None
     share: bool = False
     share_keys: Sequence[str] = ("partial_rotary_factor",)
+    has_scaling: bool = True
     sections: str | None = None
     mrope_section: Sequence[int] | None = None
     axial: Mapping[str, Any] | None = None
@@ -161,14 +202,45 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
+class LayerTypes(NamedTuple):
+    """What is known of types of layers.
+
+    Parameters
+    ----------
+    known : sequence of str
+        The types of layers in transformers.
+    new_names : mapping
+        Their names for older ones.
+    lists : mapping
+        The keys of lists of types, with what their entries mean if they are no types.
+    full_lists : mapping
+        The keys of lists of the layers with full attention: the type of the others, and the number
+        of the first layer.
+    """
+
+    known: Sequence[str]
+    new_names: Mapping[str, str]
+    lists: Mapping[str, Mapping[str, str]]
+    full_lists: Mapping[str, tuple[str, int]]
+
+
 @cache
-def models() -> dict[str, dict[str, Any]]:
-    """Return what is known of each `model_type`."""
+def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
     from importlib import resources  # noqa: PLC0415
 
     file = resources.files(__package__).joinpath("facts.json")
-    return json.loads(file.read_bytes())["models"]  # type: ignore[no-any-return]
+    return json.loads(file.read_bytes())  # type: ignore[no-any-return]
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """Return what is known of each `model_type`."""
+    return _file()["models"]  # type: ignore[no-any-return]
+
+
+def layer_types() -> LayerTypes:
+    """Return what is known of types of layers."""
+    return LayerTypes(**_file()["layer_types"])
 
 
 def facts_of(model_type: str | None) -> Facts:

@@ -1,6 +1,6 @@
 """Arguments of `RoPE` from the rotary parameters of Hugging Face configurations."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from os import PathLike
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.models.facts import Attention, facts_of
+from positional_embeddings.models.facts import Attention, facts_of, layer_types
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Values = Mapping[str, Any]
@@ -25,12 +25,12 @@ _OTHER_NAMES = {"su": "longrope"}
 _BASES = ("rotary_emb_base", "rope_theta", "rope_embedding_base")
 _SHARES = ("rotary_pct", "partial_rotary_factor", "rope_pct")
 _PARAMETERS = ("rope_scaling", "rope_parameters")
-NUM_LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
+_NUM_LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
 _ORIGINAL = "original_max_position_embeddings"
-_TOP_KEYS = {
+TOP_KEYS = {
     *(*_BASES, *_SHARES, *_PARAMETERS, "layer_rope_theta", "no_rope_layer_interval"),
     *("no_rope_layers", "qk_rope_head_dim", "rope_interleave", "rotary", "rotary_dim"),
-    *("rope_interleaved", "use_rotary_pos_emb"),
+    "rope_interleaved",
 }
 
 # Keys of the rotary parameters of all types; the others are the fields of the scaling.
@@ -39,42 +39,19 @@ _COMMON = {
     *("mrope_interleaved", _ORIGINAL, _LENGTH),
 }
 
-# Rotary keys of one model type, and one of several; dicts that are read elsewhere or not at all.
-_FLAG = "use_rotary_pos_emb"
-_OWN_KEYS: dict[str, tuple[str, ...]] = {
-    "glm_moe_dsa": ("indexer_rope_interleave",),  # of its indexer
-    "nomic_bert": ("rotary_emb_fraction",),
-    "zamba2": ("use_mem_rope",),
-}
-_DICTS = (*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config")
-
-# Parameters of a type of rotary embeddings that one model type has.
-_OF_HUNYUAN = ("alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
-_OWN_PARAMETERS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("hunyuan_v1_dense", "dynamic"): _OF_HUNYUAN,
-    ("hunyuan_v1_moe", "dynamic"): _OF_HUNYUAN,
-    ("phimoe", "longrope"): ("long_mscale", "short_mscale"),
-}
-
-# Lists of layers with attention, by which transformers sets `layer_types`.
-_LISTS = ("attn_layer_indices", "full_attn_idxs", "hybrid_layer_pattern")
-
-# Types of layers in transformers, and older names of some.
-LAYER_TYPES = (
-    *("chunked_attention", "compressed_sparse_attention", "conv", "full_attention"),
-    *("heavily_compressed_attention", "hybrid", "hybrid_sliding", "indexed_attention"),
-    *("linear_attention", "minimax_m3_sparse", "moe", "reference_sliding_attention"),
-    *("sliding_attention", "window_attention"),
+# Dicts that are read elsewhere or not at all.
+_DICTS = (
+    *(*_PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config"),
+    "protein_encoder_config",
 )
-_NEW_NAMES = {
-    "attention": "full_attention",
-    "deepseek_sparse_attention": "indexed_attention",
-    "mamba": "linear_attention",
-    "qwen_sparse_attention": "indexed_attention",
-}
 
 # Types of layers that have queries and keys.
 _ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
+
+_UNKNOWN = (
+    "its type is not among those that were compared; pass `config | {'model_type': ...}` with the "
+    "type of a model of the same code, or make layers by hand"
+)
 
 # Number of positions in the table for patches of images, where a configuration has none.
 _PATCHES = 1024
@@ -86,7 +63,9 @@ class Layer(NamedTuple):
     type: str | None
     rotates: bool
     base: float | None
+    num_heads: int | None
     head_size: int | None
+    num_kv_heads: int | None
 
 
 def layer_arguments(
@@ -94,7 +73,7 @@ def layer_arguments(
 ) -> tuple[list[Layer], dict[Layer, Arguments]]:
     """Return the layers, and the arguments of the `RoPE` of the layers that rotate."""
     model = Model(config)
-    layers = model.layers(checks.feature_count(NUM_LAYERS, model.needed(NUM_LAYERS)))
+    layers = model.layers(model.count())
     rotating = {layer for layer in layers if layer.rotates}
     return layers, {layer: model.arguments(layer, seq_len, layout) for layer in rotating}
 
@@ -135,7 +114,10 @@ class Model:
         if self.type is not None:
             self.name = f"the model type {self.type!r}"
         self.facts = facts_of(self.type)
+        self.attention = Attention(**(self.facts.attention or {}))
         self.defaults = self.facts.defaults
+        if not must_rotate:
+            self._check_attention(given.get("architectures"))
         names = self.facts.names
         given = given | {name: given[key] for name, key in names.items() if key in given}
         self.published = given
@@ -148,6 +130,19 @@ class Model:
         self.given = self._given_parameters()
         self.labels = [name for name, value in self.given.items() if isinstance(value, Mapping)]
 
+    def _check_attention(self, architectures: object) -> None:
+        """Refuse a model whose attention is not known."""
+        facts = self.facts
+        reason = self.attention.refused
+        if not facts.is_known:
+            reason = _UNKNOWN
+            reason += f"; its architectures are {shown(architectures)}" if architectures else ""
+        elif facts.attention is None:
+            reason = facts.refused or "the program that compares attention cannot run it"
+        if reason:
+            message = f"no `AttentionLayer` attends as {self.name} does: {reason}."
+            raise ValueError(message)
+
     def _check(self, *, must_rotate: bool) -> None:
         """Refuse a model without rotation if it must rotate, and keys that are not known here."""
         config, facts = self.config, self.facts
@@ -157,51 +152,45 @@ class Model:
         if checks.boolean("alibi", config.get("alibi", False)):
             kind = "alibi"
         kind = "no rotary" if facts.unrotated else kind
-        self.is_rotary = kind in ("rope", "rotary") and not self._is_switched_off()
-        rotary = [key for key in self.published if _is_rotary(key)]
+        self.is_rotary = kind in ("rope", "rotary") and self._is_on()
+        rotary = {key: x for key, x in self.published.items() if _is_rotary(key)}
         refused = facts.refused
         if kind not in ("rope", "rotary") and must_rotate:
             refused = f"it has {kind} positions, so leave its queries and keys as they are"
             if facts.unrotated and rotary:
-                refused = f"transformers does not rotate, but code that reads {rotary} may"
+                refused = f"transformers does not rotate, but code that reads {[*rotary]} may"
         if refused:
             message = f"no `RoPE` rotates as {self.name} does: {refused}."
             raise ValueError(message)
         keys = [key for label in facts.bases.values() for key in label[1:]]
-        attention = Attention(**(facts.attention or {}))
-        known = {*_TOP_KEYS, *keys, *attention.unread, *_OWN_KEYS.get(str(self.type), ())}
-        settled = [key for key, x in attention.settled.items() if self.published.get(key) == x]
-        _check_known(f"the rotary keys of {self.name}", rotary, known.union(settled))
-        for name, part in self.published.items():
-            if is_nested(name, part):
-                inner = [f"{name}.{key}" for key in map(str, part) if _is_rotary(key)]
-                _check_known(f"the rotary keys of {self.name}", inner, known)
+        known = {"rope_interleave", *self.known_keys(), *self.attention.unread}
+        settled = self.attention.settled.items()
+        known |= {key for key, x in settled if self.published.get(key) == x}
+        inner = {key: x for key, x in nested(self.published).items() if _is_rotary(key)}
+        for key, value in {**rotary, **inner}.items():
+            if key not in known:
+                raise unknown_key(key, value, self.name, "rotation")
         for key in {*_BASES, *_SHARES, *keys} & config.keys():
             _check_number(key, config[key])
-        is_whole = "partial_rotary_factor" not in self.defaults
-        for key in _SHARES:
-            if not (facts.is_known and key in config) or (is_whole and config[key] == 1):
-                continue
-            if key not in facts.share_keys:
+        usual = self.defaults.get("partial_rotary_factor", 1)
+        for key in _SHARES if facts.is_known else ():
+            if key not in facts.share_keys and config.get(key, usual) != usual:
                 what = f"be left out for {self.type!r}, whose share is in {[*facts.share_keys]}"
                 raise wrong_value(key, what, shown(config[key]))
 
-    def _is_switched_off(self) -> bool:
-        """Tell whether the configuration switches rotation off."""
-        config = self.config
-        if self.type == "zamba2":
-            return not checks.boolean("use_mem_rope", config.get("use_mem_rope", False))
-        if not checks.boolean(_FLAG, config.get(_FLAG, True)):
-            return True
-        return self.type == "nomic_bert" and config.get("rotary_emb_fraction") == 0
+    def _is_on(self) -> bool:
+        """Tell whether the configuration does not switch rotation off."""
+        key, usual = self.facts.rotary_switch
+        has_share = self.type != "nomic_bert" or self.config.get("rotary_emb_fraction") != 0
+        return has_share and checks.boolean(key, self.config.get(key, usual))
 
     def known_keys(self) -> set[str]:
         """Return the keys that could mean positions, and are read here."""
         facts = self.facts
         of_bases = [key for label in facts.bases.values() for key in label[1:]]
         optional = ["position_embedding_type"] if facts.optional else []
-        optional += _OWN_KEYS.get(str(self.type), ())
-        read = {*_TOP_KEYS, _LENGTH, _ORIGINAL, *of_bases, *facts.names.values(), *optional}
+        read = {*TOP_KEYS, _LENGTH, _ORIGINAL, *of_bases, *facts.names.values(), *optional}
+        read |= {*facts.more_keys, facts.rotary_switch[0]}
         return read - {"rope_interleave"} if facts.interleave is False else read
 
     def _given_parameters(self) -> Values:
@@ -212,11 +201,7 @@ class Model:
                 raise wrong_type(key, "be a dict", f"{given!r}")
             if given:
                 return given
-            if (
-                key in self.config
-                and key == "rope_parameters"
-                and "rope_parameters" in self.defaults
-            ):
+            if key == "rope_parameters" and key in self.config and key in self.defaults:
                 what = f"hold parameters, or be left out for the usual ones of {self.type!r}"
                 raise wrong_value(key, what, "{}")
         return self.defaults.get("rope_parameters", {})  # type: ignore[no-any-return]
@@ -229,13 +214,13 @@ class Model:
         A `rule` gives the types of layers where the configuration lists none.
         """
         config = self.config
-        types: Sequence[Any] = self._layer_types()
+        types: Sequence[Any] = self.layer_types()
         bases = self._listed("layer_rope_theta")
         flags = self._listed("no_rope_layers") or bases
         name = "no_rope_layer_interval"
         interval = checks.non_negative_integer(name, config.get(name, 0))
-        some = config.get(NUM_LAYERS, interval or 1)
-        some = len(types or flags) or checks.feature_count(NUM_LAYERS, some)
+        some = config.get(_NUM_LAYERS, interval or 1)
+        some = len(types or flags) or checks.feature_count(_NUM_LAYERS, some)
         types = (
             types
             or (rule and rule(count or some))
@@ -245,56 +230,73 @@ class Model:
         if min(len(types), len(flags)) < (count or len(types)):
             message = f"the lists of layers must have {count or len(types)} entries."
             raise ValueError(message)
-        sizes = self._sizes()
-        own = dict(enumerate(bases)) if self.facts.own_bases else {}
-        return [
-            Layer(
-                name,
-                bool(flags[i]) and self.is_rotary and self._rotates(name),
-                own.get(i),
-                sizes.get(i),
-            )
-            for i, name in enumerate(types[:count])
-        ]
+        own = self._own()
+        own_bases = dict(enumerate(bases)) if self.facts.own_bases else {}
+        heads = dict(enumerate(self._listed("num_attention_heads_per_layer")))
+        found = []
+        for i, name in enumerate(types[:count]):
+            rotates = bool(flags[i]) and self.is_rotary and self._rotates(name)
+            numbers = {"num_attention_heads_per_layer": heads.get(i)}
+            numbers |= {key: own.get(i, {}).get(key) for key in ("head_dim", "num_key_value_heads")}
+            sizes = [checks.optional(checks.feature_count)(*number) for number in numbers.items()]
+            found.append(Layer(name, rotates, own_bases.get(i), *sizes))
+        return found
 
-    def _sizes(self) -> dict[int, Any]:
-        """Return the sizes of heads of the layers that have their own."""
+    def count(self) -> int:
+        """Return the number of layers, of the list of their types if the configuration has none."""
+        if _NUM_LAYERS not in self.config and (types := self.layer_types()):
+            return len(types)
+        return self._count()
+
+    def _count(self) -> int:
+        return checks.feature_count(_NUM_LAYERS, self.needed(_NUM_LAYERS))
+
+    def _own(self) -> dict[int, Values]:
+        """Return what the configuration says of single layers."""
         name = "per_layer_config"
         own = self.config.get(name, {})
         layers: Any = own.items() if isinstance(own, Mapping) else [("", None)]
         if not all(str(i).isdecimal() and isinstance(x, Mapping) for i, x in layers):
             raise wrong_type(name, "be a dict from numbers of layers to dicts", shown(own))
-        return {int(i): x.get("head_dim") for i, x in layers}
+        return {int(i): x for i, x in layers}
 
     def _listed(self, key: str) -> list[Any]:
         """Return a list with an entry for each layer, empty if the configuration has none."""
-        value = self.config.get(key)
-        if value is not None and not isinstance(value, list | tuple):
+        name, _, inner = key.partition(".")
+        value = self.config.get(name)
+        if inner:
+            value = value.get(inner) if isinstance(value, Mapping) else None
+        kinds = (list, tuple, str) if key == "hybrid_override_pattern" else (list, tuple)
+        if value is not None and not isinstance(value, kinds):
             raise wrong_type(key, "be a list with an entry for each layer", shown(value))
         return list(value or ())
 
-    def _layer_types(self) -> list[str]:
+    def layer_types(self) -> list[str]:
         """Return the types of layers that the configuration lists, by their newest names."""
-        types = [_NEW_NAMES.get(str(name), name) for name in self._listed("layer_types")]
-        key, names = "attn_type_list", ("linear_attention", "full_attention")
-        if self.type == "mimo_v2_flash":
-            key, names = "hybrid_layer_pattern", ("full_attention", "sliding_attention")
-        of_flags = [names[bool(flag)] for flag in self._listed(key)]
-        types = types or of_flags
-        facts = self.facts
-        known = {*LAYER_TYPES, *self.labels, *facts.bases, *(facts.rotates or ())}
-        for name in types:
-            if name not in known:
-                what = f"hold types of layers that are known, {sorted(known)}"
-                raise wrong_value("layer_types", what, shown(name))
-        return types
+        facts, layers = self.facts, layer_types()
+        known = {*layers.known, *self.labels, *facts.bases, *(facts.rotates or ())}
+        for key, meanings in layers.lists.items():
+            listed = [meanings.get(str(name), name) for name in self._listed(key)]
+            types = [layers.new_names.get(str(name), name) for name in listed]
+            for name in types:
+                if name not in known:
+                    what = f"hold types of layers that are known, {sorted({*known, *meanings})}"
+                    raise wrong_value(key, what, shown(name))
+            if types and key == "block_types":  # again and again
+                return (types * self._count())[: self._count()]
+            if types:
+                return types
+        for key, (others, first) in layers.full_lists.items():
+            if full := self._listed(key):
+                numbers = range(first, first + self._count())
+                return ["full_attention" if i in full else others for i in numbers]
+        return []
 
     def _default_types(self, count: int, *, all_of_them: bool) -> list[str | None]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
-        if all_of_them and any(self.config.get(key) for key in _LISTS):
-            self.needed("layer_types")
-        if self.facts.types:
-            return [*self.types_by(self.facts.types, count)]
+        types = self.types_by(self.facts.types, count) if self.facts.types else []
+        if types and (all_of_them or any(map(self._rotates, types))):
+            return [*types]
         names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
         if names and all_of_them:
             self.needed("layer_types")
@@ -302,11 +304,13 @@ class Model:
 
     def types_by(self, rule: Values, count: int) -> list[str]:
         """Return the types of layers by a rule."""
-        key: str = rule.get("key", "period")
+        key, at_key = (rule.get(name, name) for name in ("key", "at_key"))
         given: Any = self.config.get(key, rule["every"])
         every = checks.positive_integer(key, given)
-        at = rule["at"] % every
-        types = [rule["type" if i % every == at else "others"] for i in range(count)]
+        given = self.config.get(at_key, rule["at"])
+        at = checks.integer(at_key, given) % every
+        others = self._listed(rule.get("flags", "")) or [i % every != at for i in range(count)]
+        types = [rule["others" if is_other else "type"] for is_other in others]
         return [*types[:-1], rule.get("last", types[-1])]
 
     def _rotates(self, layer_type: str | None) -> bool:
@@ -326,15 +330,20 @@ class Model:
         kind = _OTHER_NAMES.get(str(kind), kind)
         name = "rope_type" if "rope_type" in parameters else "type"
         axial = self.facts.axial
-        types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *SCALINGS])
+        if kind in layout_names(layout):
+            kind = "default"
+        scalings = SCALINGS if self.facts.has_scaling else ()
+        types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
         # The fields of a scaling have the names of its parameters, but for one in _COMMON.
         options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
         known = {option.name for option in options} - {"original_max_position"} | _COMMON
         whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
-        known = known.union(self.facts.ignored, _OWN_PARAMETERS.get((str(self.type), kind), ()))
-        _check_known(f"the rotary parameters {whose}", parameters, known)
+        known = known.union(self.facts.ignored, self.facts.more_parameters.get(kind, ()))
+        for key in parameters.keys() - known:
+            message = f"the rotary parameters {whose} must be of {sorted(known)}, got {key!r}."
+            raise ValueError(message)
         head_size = self.head_size(layer)
         length = self._seq_len(seq_len, kind)
         if axial:
@@ -355,15 +364,16 @@ class Model:
     def _seq_len(self, given: int | None, kind: str) -> int:
         """Return the number of positions in the table."""
         longest: Any = self.config.get(_LENGTH, _PATCHES if self.facts.axial else None)
-        reason = "" if kind != "longrope" else "LongRoPE has other frequencies for long sequences"
-        if longest is None:
-            reason = f"the configuration has no {_LENGTH!r}"
-        else:
+        if longest is not None:
             checks.position_count(_LENGTH, longest)
-        if given is None and reason:
-            message = f"`seq_len` must be given, as {reason}."
-            raise ValueError(message)
-        return longest if given is None else given
+        if given is not None:
+            return given
+        if longest is not None and kind != "longrope":
+            return longest  # type: ignore[no-any-return]
+        reason = "LongRoPE has other frequencies for long sequences"
+        reason = f"the configuration has no {_LENGTH!r}" if longest is None else reason
+        message = f"`seq_len` must be given, as {reason}."
+        raise ValueError(message)
 
     def _rotary_dim(self, kind: str, head_size: int, share: float) -> int:
         """Return the number of rotated features."""
@@ -465,7 +475,7 @@ class Model:
     def needed(self, key: str) -> Any:
         """Return a value of the configuration, or raise."""
         if key not in self.config:
-            message = f"the configuration must have {key!r}, got {sorted(self.config)}."
+            message = f"the configuration must have {key!r}: pass `config | {{{key!r}: ...}}`."
             raise ValueError(message)
         return self.config[key]
 
@@ -559,21 +569,32 @@ def without_none(values: Values) -> Arguments:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def is_nested(name: str, part: object) -> bool:
-    """Tell whether a value holds further keys of the same model."""
-    return isinstance(part, Mapping) and name not in _DICTS and "model_type" not in part
+def nested(config: Values) -> Arguments:
+    """Return the keys of dicts that hold further keys of the same model, as ``dict.key``."""
+    parts = {
+        name: part
+        for name, part in config.items()
+        if isinstance(part, Mapping) and name not in _DICTS and not part.get("model_type")
+    }
+    return {f"{name}.{key}": x for name, part in parts.items() for key, x in part.items()}
+
+
+def layout_names(layout: str | None) -> tuple[str, ...]:
+    """Return what keys of published configurations call rotation in a layout."""
+    return ("rope", "rotary", *(("rope_gptj", "gptj") if layout == "interleaved" else ()))
+
+
+def unknown_key(key: str, value: object, name: str, what: str) -> ValueError:
+    """Return an error for a key that could change what a model does; ignored, it would."""
+    message = (
+        f"`{key}` is not known of {name}, got {shown(value)}: its {what} may differ. Leave the key "
+        "out if the code of the model does not read it."
+    )
+    return ValueError(message)
 
 
 def _is_rotary(key: str) -> bool:
-    return "rope" in key or "rotary" in key
-
-
-def _check_known(what: str, keys: Iterable[str], known: Collection[str]) -> None:
-    """Refuse keys that this module does not know: ignored, they could change the result."""
-    for key in keys:
-        if key not in known:
-            message = f"{what} must be of {sorted(known)}, got {key!r}."
-            raise ValueError(message)
+    return any(part in key for part in ("rope", "rotary", "ntk"))
 
 
 def _check_number(key: str, value: Array) -> None:
