@@ -5,7 +5,9 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
-    "ListMask([0, 1])": "`indices` must have shape (query, m) or (query, m, batch), got (2,).",
+    "ListMask([0, 1])": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (2,).",
+    "ListMask.from_csr([0], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got (0,).",
+    "ListMask(zeros((0, 3), int))": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (0, 3).",
     "ListMask([[0, 1]], [0, 1])": "`indices` must have shape (entries,) beside `indptr`, got (1, 2).",
     "ListMask([[0], [1, 2]])": "`indices` must be an array, a list of integers, or a list of such lists of one length, got [[0], [1, 2]].",
     "ListMask([[0, -2]])": "`indices` must be -1 or more, got -2.",

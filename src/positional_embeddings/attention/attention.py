@@ -73,7 +73,8 @@ def scaled_dot_product_attention(
         query sees all keys: a decoder needs ``CausalMask()``.
 
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
-          that it hides from all queries are not visited.
+          that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
+          to others by ``|``, are gathered: time and memory grow as its lists.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
           it has all axes of the scores, or the axes of queries and keys alone.
         - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
@@ -386,7 +387,7 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
-    """Return the way to compute: at once, in blocks, by kernels, in loops, or chunk by chunk.
+    """Return the way to compute: at once, in blocks, by lists, kernels, loops, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """

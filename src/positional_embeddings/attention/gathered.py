@@ -40,7 +40,11 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
 def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
     lists, _ = scores.mask._split_lists()
-    return _of_sequences(scores, query, key, None, max(longest for _, longest in lists._groups()))
+    columns = max(longest for _, longest in lists._groups())
+    if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
+        shape = (*row_lengths(query, key), query.shape[-2], columns)
+        return scores.space.xp.zeros(shape, dtype=scores.space.dtype, device=scores.space.device)
+    return _of_sequences(scores, query, key, None, columns)
 
 
 def _of_sequences(scores: Scores, query: Array, key: Array, value: Array, columns: int) -> Array:
@@ -137,8 +141,7 @@ def _of_block(inputs: _Inputs, queries: Array, listed: Array, columns: int) -> A
     space, xp = scores.space, scores.space.xp
     query, array_of_bias = (_queries_of(array, queries, space) for array in (query, scores.bias))
     scores = scores._replace(bias=array_of_bias)
-    at = xp.asarray(queries, device=space.device)
-    at = space.astype(at, space.integer)[:, None]
+    at = xp.asarray(queries, dtype=space.integer, device=space.device)[:, None]
     is_there = (listed >= 0) & (listed < key.shape[-2])
     keys = xp.where(is_there, listed, 0)
     hidden = scores.aligned("mask", (listed < 0)[..., None])

@@ -98,13 +98,14 @@ class ListMask(Mask):
         space = space_of(indices=indices)
         checks.signed_integers("indices", indices, space.xp)
         shape, is_csr = tuple(indices.shape), self.indptr is not None
-        if len(shape) not in ((1,) if is_csr else (2, 3)):
-            what = "(entries,) beside `indptr`" if is_csr else "(query, m) or (query, m, batch)"
+        if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
+            what = "(query, m) or (query, m, batch), of one query or more"
+            what = "(entries,) beside `indptr`" if is_csr else what
             raise wrong_value("indices", f"have shape {what}", shape)
         if is_csr:
             bounds = checks.several("indptr", self.indptr)
             ends = bounds[:1], bounds[-1:]
-            if ends != ((0,), shape) or np.any(np.diff(bounds) < 0):
+            if len(bounds) < 2 or ends != ((0,), shape) or np.any(np.diff(bounds) < 0):
                 what = f"ascend from 0 to the number of `indices`, {shape[0]}"
                 raise wrong_value("indptr", what, shown(bounds))
             checks.set_fields(self, indptr=bounds)

@@ -427,7 +427,8 @@ class FunctionMask(Mask):
         Gets positions of queries, (n, 1), and of keys, (1, m), as integers in the library of
         the arrays it is used with, and returns the mask between them, (n, m) or
         (n, m, batch): True where a key is hidden. Where an attention has positions of several
-        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch).
+        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch). Beside a
+        `ListMask` each query has keys of its own, (n, m) or (n, m, batch).
 
     Raises
     ------
