@@ -254,6 +254,10 @@ def test_a_step_has_lists_where_slots_are_positions():
     lists = ListMask([[0], [0], [1]])
     got = scaled_dot_product_attention(x, x, x, mask=lists, positions=step)
     np.testing.assert_allclose(got, x)
+    _, step = pe.KVCache(capacity=4, lengths=[2, 1], **LAST).step(1)
+    q, k = (np.ones((2, 1, n, 2)) for n in (1, step.key_positions.shape[1]))
+    with pytest.raises(ValueError, match="no ListMask beside a step whose slots may be no pos"):
+        scaled_dot_product_attention(q, k, k, mask=ListMask([[0]]), positions=step)
 
 
 @pytest.mark.library("torch")
