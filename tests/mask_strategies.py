@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 import positional_embeddings as pe
 from samples import BATCH, MASKS, Pair
 
+# Rules of positions. A `ListMask` counts queries and keys wherever they are, one list for each.
+AT_POSITIONS = tuple(kind for kind in MASKS if kind != "ListMask")
+
 
 def held(draw, values, backend):
     """Return numbers as a mask may be given them: in a list, NumPy's array or the backend's."""
@@ -30,7 +33,7 @@ def one_mask(draw, n, backend, kind):
 
 
 @st.composite
-def masks(draw, n, backend=None, kinds=tuple(MASKS), depth=2):
+def masks(draw, n, backend=None, kinds=AT_POSITIONS, depth=2):
     """Draw a mask for up to n positions, and the rule (i, j, b) -> whether it hides."""
     operator = draw(st.sampled_from(["one", "or", "and", "not"])) if depth else "one"
     if operator == "one":

@@ -39,6 +39,7 @@ LENGTHS, IDS = np.asarray([4, 2]), np.asarray([0, 0, 1, 1, 1])
 HIDDEN = np.tril(np.ones((4, 4), dtype=bool), -1)
 PATH = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
 SQUARE = [RNG.standard_normal((8, 8)) for _ in range(4)]
+LISTS = pe.ListMask([[0, 1], [2, -1], [4, 3], [-1, -1], [1, 4], [5, 0]])
 QUERIES, KEYS = np.arange(4)[:, None], np.arange(4)[None, :]
 SERIES = xr.DataArray(TIMES, coords={"t": TIMES}, dims="t")
 FEATURES = xr.DataArray(X[:, :5].T, coords={"t": TIMES}, dims=("t", "feature"))
@@ -123,10 +124,11 @@ def moved(name: str, value: Any, library: Library) -> Any:
 
 def dense(mask: Any, library: Library) -> Any:
     """Return a mask as an array, and on another library than NumPy as one of positions, too."""
+    queries = 5 if isinstance(mask, pe.ListMask) else 4
     if library is HOST:
-        return mask.dense(4)
+        return mask.dense(queries)
     new = {} if mask._arrays() else library.new
-    return mask.dense(4, **new), mask(library.array(QUERIES), library.array(KEYS), k_len=4)
+    return mask.dense(queries, **new), mask(library.array(QUERIES), library.array(KEYS), k_len=4)
 
 
 def stored(buffer: Any, new: Any, /) -> Any:
@@ -251,6 +253,27 @@ def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def not_listed(at: Pair, indices: Any, indptr: Any = None) -> bool:
+    """Tell whether a key is not in the list of the query with the index that is its position."""
+    if indptr is not None:
+        return at.j not in indices[indptr[at.i] : indptr[at.i + 1]]
+    return not np.any(np.asarray(indices)[at.i].reshape(-1, 1) == at.j)
+
+
+@st.composite
+def lists(draw: Any, n: int) -> dict[str, Any]:
+    """Draw a list of keys for each of n queries, padded or one after another."""
+    each = [
+        draw(st.lists(st.integers(0, n - 1), max_size=4, unique=True), label=f"list {i}")
+        for i in range(n)
+    ]
+    if draw(st.booleans()):
+        longest = draw(st.integers(max(1, *map(len, each)), 5))
+        return {"indices": [keys + [-1] * (longest - len(keys)) for keys in each]}
+    bounds = np.cumsum([0, *map(len, each)]).tolist()
+    return {"indices": [key for keys in each for key in keys], "indptr": tuple(bounds)}
+
+
 def apart(at: Pair, ids: Any, key_ids: Any = None) -> bool:
     """Tell whether two tokens are of different documents, or of none."""
     of = [
@@ -301,6 +324,15 @@ MASKS = {
         [{"indices": [1]}, {"indices": np.asarray([1, 3])}],
         lambda at, indices: not {at.i, at.j} & set(indices),
         lambda n: drawn(indices=st.lists(st.integers(0, n), max_size=3)),
+    ),
+    "ListMask": MaskSample(
+        [
+            {"indices": np.asarray([[0, 1], [2, -1], [4, 3], [-1, -1], [1, 4]]), "indptr": None},
+            {"indices": [0, 1, 2, 3, 4], "indptr": (0, 2, 2, 3, 4, 5)},
+        ],
+        not_listed,
+        lists,
+        is_tight=False,
     ),
     "NeighbourhoodMask": MaskSample(
         [{"shape": (2, 3), "window": window} for window in (1, (0, 1))],
@@ -731,6 +763,7 @@ CATALOGUE: dict[str, list[Call]] = {
             pe.attention_weights,
             {"q": Q, "k": K, "positions": POSITIONS, "key_positions": POSITIONS},
         ),
+        Call(pe.attention_weights, {"q": Q, "k": K, "mask": LISTS, "listed": True}),
     ],
     "combine_masks": [
         Call(pe.combine_masks, {"masks": [HIDDEN, HIDDEN.T]}),
@@ -981,6 +1014,10 @@ CATALOGUE: dict[str, list[Call]] = {
                 "positions": POSITIONS,
                 "key_positions": POSITIONS,
             },
+        ),
+        Call(
+            pe.scaled_dot_product_attention,
+            {"q": Q, "k": K, "v": V, "mask": LISTS | pe.CausalMask()},
         ),
     ],
     "segment_ids_from_lengths": [
@@ -1235,6 +1272,9 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for name, samples in kinds.items()
     },
+    "ListMask.from_csr": [
+        Call(pe.ListMask.from_csr, {"indptr": [0, 2, 2, 3, 4, 5], "indices": POSITIONS[:5]}, dense)
+    ],
     "SlidingWindowMask.of": [Call(pe.SlidingWindowMask.of, {"keys": 2}, dense)],
     "Mask.__call__": [
         Call(mask, {"q_pos": QUERIES, "k_pos": KEYS, "k_len": 4})

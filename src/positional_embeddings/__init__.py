@@ -64,6 +64,7 @@ from positional_embeddings.masks.convert import (
 )
 from positional_embeddings.masks.create import create_causal_mask, create_padding_mask
 from positional_embeddings.masks.describe import describe_mask
+from positional_embeddings.masks.lists import ListMask
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.packing import (
     cumulative_lengths,
@@ -110,6 +111,7 @@ __all__ = [
     "KVStep",
     "LearnedPE",
     "LinearScaling",
+    "ListMask",
     "Llama3Scaling",
     "LongRoPEScaling",
     "Mask",

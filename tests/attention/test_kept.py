@@ -96,7 +96,7 @@ def expected(options, mask=None, bias=None):
 
 
 @pytest.mark.parametrize("combined", COMBINED)
-@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("kind", sorted(MASKS.keys() - {"ListMask"}))  # of lists for each query
 def test_a_mask_is_asked_anew(kind, combined):
     for options, values in product(steps(), MASKS[kind].values):
         if kind == "PaddingMask" and "positions" in options:

@@ -5,6 +5,20 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "ListMask([0, 1])": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (2,).",
+    "ListMask.from_csr([0], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got (0,).",
+    "ListMask(zeros((0, 3), int))": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (0, 3).",
+    "ListMask([[0, 1]], [0, 1])": "`indices` must have shape (entries,) beside `indptr`, got (1, 2).",
+    "ListMask([[0], [1, 2]])": "`indices` must be an array, a list of integers, or a list of such lists of one length, got [[0], [1, 2]].",
+    "ListMask([[0, -2]])": "`indices` must be -1 or more, got -2.",
+    "ListMask.from_csr([0, 2], [0, -1])": "`indices` must be 0 or more, got -1.",
+    "ListMask([[0, 1], [2, 2]])": "`indices` must list a key once, got one twice for query 1.",
+    "ListMask.from_csr([0, 1, 3], [0, 2, 2])": "`indices` must list a key once, got one twice for query 1.",
+    "ListMask.from_csr([0, 2, 1, 3], [0, 1, 2])": "`indptr` must ascend from 0 to the number of `indices`, 3, got (0, 2, 1, 3).",
+    "ListMask.from_csr([0, 2], [0, 1, 2])": "`indptr` must ascend from 0 to the number of `indices`, 3, got (0, 2).",
+    "ListMask.from_csr([], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got ().",
+    "ListMask([[0], [1]]).dense(3)": "`indices` must have a list for each of 3 queries, got 2 lists.",
+    "ListMask([[0], [5]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 5.",
     "CausalMask()(np.arange(3), np.arange(4))": "`k_pos` must broadcast with `q_pos` of shape (3,), got (4,).",
     "GlobalMask(np.asarray([2**63 + 1], dtype='uint64'))": "`indices` must be between 0 and the largest int64 = 9223372036854775807, got 9223372036854775809 at index 0.",
     "combine_masks(zeros((2, 2, 1), dtype=bool), zeros((3, 1), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (2, 2, 1), (3, 1).",

@@ -149,7 +149,7 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
 
 
 # But those of a number for each position, or of a user's function.
-anywhere = sorted(MASKS.keys() - {"FunctionMask", "NeighbourhoodMask", "SegmentMask"})
+anywhere = sorted(MASKS.keys() - {"FunctionMask", "ListMask", "NeighbourhoodMask", "SegmentMask"})
 
 
 @given(data=st.data(), n=st.integers(1, 6), q_len=st.integers(1, 9), start=st.integers(-9, 12))

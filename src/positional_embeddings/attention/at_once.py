@@ -6,12 +6,7 @@ from positional_embeddings.attention.softmax import multiply, products, softmax,
 
 
 def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for.
-
-    Where keys may be hidden, they are first taken for finite. If the products are, so is all
-    that they were computed from. In a decoding step they are much smaller than the keys and the
-    values, so that checking them is cheaper; both are checked together, at one wait for a device.
-    """
+    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     space, queries, seen = scores.space, scores.layout.queries, scores.seen
     if seen is not scores.layout.keys:
         key, value = seen.take(key, -2, space), seen.take(value, -2, space)
@@ -21,7 +16,20 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         return weighted_sums(weights, value, space), lse
     mask = scores.mask_between(queries, seen) if scores.is_masked else None
     bias = None if scores.bias is None else scores.bias_between(queries, seen)
-    if space.is_readable(query):
+    return attend_seen(scores, query, key, value, mask, bias)
+
+
+def attend_seen(
+    scores: Scores, query: Array, key: Array, value: Array, mask: Array, bias: Array
+) -> tuple[Array, Array]:
+    """Return what `attend` does, where a mask or a bias may hide keys.
+
+    They are first taken for finite. If the products are, so is all that they were computed from.
+    In a decoding step they are much smaller than the keys and the values, so that checking them
+    is cheaper; both are checked together, at one wait for a device.
+    """
+    space = scores.space
+    if space.is_readable(query) and not space.compiles_kernels:
         logits = products(query, key, space, scores.scale)
         checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)

@@ -19,6 +19,7 @@ from positional_embeddings.masks.by_position import (
     SlidingWindowMask,
 )
 from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
+from positional_embeddings.masks.lists import ListMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
@@ -116,6 +117,12 @@ class Positions(NamedTuple):
             return False
         return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sinks + window)
 
+    def of_pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Array, Array]:
+        """Return the positions of queries (query, 1, 1) and of keys of each (query, key, batch)."""
+        tables = (queries, self.queries), (keys, self.keys)
+        q, k = (Points(at, space, None).take(table, 0, -1) for at, table in tables)
+        return q, k
+
     def _check_indices(self, name: str, rule: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
         if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
@@ -136,6 +143,11 @@ class Positions(NamedTuple):
         if isinstance(mask, PaddingMask):
             hint = " Give padding a key position below 0."
             raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
+        if isinstance(mask, ListMask):
+            if self.slots is not None and (self._forgets() or self.first is None):
+                what = "have no ListMask beside a step whose slots may be no positions"
+                raise wrong_value("mask", what, mask)
+            mask._check((0, self.queries.shape[0]), self.keys.shape[0], space)
         if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
             queries, keys = self.on_host.queries, self.on_host.keys
             ends = queries.min(), queries.max(), keys.max()
@@ -246,11 +258,22 @@ class MaskAt(Mask):
         hidden = self.mask._hides(q, k)
         return hidden | (k.values < 0) if self.at.may_be_empty else hidden
 
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:  # noqa: ARG002
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space, offset: int = 0) -> Any:  # noqa: ARG002
         query = queries.take(self.at.queries, -2, space)[:, None, :]
         key = keys.take(self.at.keys, -2, space)[None, :, :]
         with space.without_chunk_warnings():
-            return self._hides(Points(query, space, None), Points(key, space, None))
+            q = Points(query, space, None, at=queries)
+            return self._hides(q, Points(key, space, None, at=keys))
+
+    def _split_lists(self) -> tuple[Any, Mask | None]:
+        lists, rest = self.mask._split_lists()
+        if rest is None and not self.at.may_be_empty:
+            return lists, None
+        return lists, MaskAt(_NOTHING if rest is None else rest, self.at)
+
+    def _at_pairs(self, queries: Array, keys: Array, k_len: int, space: Space, offset: int) -> Any:  # noqa: ARG002
+        q, k = self.at.of_pairs(queries, keys, space)
+        return self._hides(Points(q, space, None, at=queries), Points(k, space, None, at=keys))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         on_host = self.at.on_host
@@ -303,6 +326,9 @@ class BiasAt(Bias):
 
     def _arrays(self) -> dict[str, Any]:
         return {"positions": self.at.queries}
+
+    def _at_pairs(self, query: Array, key: Array, space: Space) -> Any:
+        return self.bias._at_pairs(*self.at.of_pairs(query, key, space), space)
 
     def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
         """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""

@@ -4,10 +4,19 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, TypeAlias
 
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan, on_cupy
+from positional_embeddings.attention import (
+    at_once,
+    blocks,
+    dask_chunks,
+    gathered,
+    jax_scan,
+    on_cupy,
+)
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.attention.rules import Options, Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
@@ -66,7 +75,8 @@ def scaled_dot_product_attention(
         query sees all keys: a decoder needs ``CausalMask()``.
 
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
-          that it hides from all queries are not visited.
+          that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
+          to others by ``|``, are gathered: time and memory grow as its lists.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
           it has all axes of the scores, or the axes of queries and keys alone.
         - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
@@ -239,6 +249,7 @@ def attention_weights(
     positions: AnyArray | KVStep | None = None,
     key_positions: AnyArray | None = None,
     enable_gqa: bool = False,
+    listed: bool = False,
     feature_axis: int | None = None,
     seq_axis: int | None = None,
 ) -> ArrayT:
@@ -268,6 +279,10 @@ def attention_weights(
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
         Grouped queries: the heads of `k` may be fewer than those of `q`, and divide them.
+    listed : bool, default False
+        For a `ListMask`, alone or joined to other masks by ``|``: return the weights of the listed
+        keys alone, (q_len, m, ...), in the order of the lists, 0 where there is no key. Lists of
+        several lengths have as many weights as the longest one.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q` and `k`: 0 and 1 by default for arrays of at most
         three axes, and to be given for more.
@@ -309,8 +324,12 @@ def attention_weights(
     options = Options(feature_axis, seq_axis, enable_gqa)
     scores = scores_of({"q": q, "k": k}, rules, options)
     space, layout = scores.space, scores.layout
+    if checks.boolean("listed", listed) and not scores.has_lists:
+        what = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
+        raise wrong_value("listed", what, "True")
     with space.undisturbed(q):
-        way = on_cupy if space.compiles_kernels else at_once
+        way: Any = on_cupy if space.compiles_kernels else at_once
+        way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
     return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
@@ -383,19 +402,23 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
-    """Return the way to compute: at once, in blocks, by kernels, in loops, or chunk by chunk.
+    """Return the way to compute: at once, in blocks, by lists, kernels, loops, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     space, layout, block_size = scores.space, scores.layout, scores.block_size
-    if space.is_chunked and _have_known_chunks((q, k, v, scores.mask, scores.bias), space):
+    if (
+        space.is_chunked
+        and not scores.has_lists
+        and _have_known_chunks((q, k, v, scores.mask, scores.bias), space)
+    ):
         return dask_chunks.attend
     q_len, k_len, seen = layout.queries.size, layout.keys.size, scores.seen.size
     count = float("nan") if seen is None else layout.scores_per_key * seen
     if 0 in (count, v.shape[layout.feature]):
         return at_once.attend
-    if space.compiles_kernels:
-        return on_cupy.attend
+    if scores.has_lists or space.compiles_kernels:
+        return gathered.attend if scores.has_lists else on_cupy.attend
     is_traced = space.loops() is not None
     most = jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     numbers = float("nan") if None in k.shape else prod(k.shape)

@@ -1,8 +1,9 @@
 """The scores of queries and keys: their scale, softcap, bias and mask."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from positional_embeddings.arguments.checks import is_known
 from positional_embeddings.arguments.spans import Span, span_of, whole_span
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
@@ -102,19 +103,57 @@ class Scores(NamedTuple):
     def _between(self, name: str, rule: Mask | Bias | Array, queries: Span, keys: Span) -> Array:
         space, layout = self.space, self.layout
         if isinstance(rule, Mask | Bias):
-            between: Any = rule._between
-            queries = queries.shifted(self.offset) if self.offset else queries
             keys = keys if self.keys is None else keys.shifted(self.keys[0])
-            k_len = (layout.keys.size,) if name == "mask" else ()
-            array = between(queries, keys, *k_len, space)
-            array = layout.align_mask_or_bias(name, array, space)
-            return slice_broadcast(array, self.rows) if self.rows else array
+            if isinstance(rule, Mask):
+                array = rule._between(queries, keys, layout.keys.size, space, self.offset)
+            else:
+                queries = queries.shifted(self.offset) if self.offset else queries
+                array = rule._between(queries, keys, space)
+            return self.aligned(name, array)
         if callable(rule):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
                 name, array = call_score_function(name, rule, q_idx, k_idx)
             return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], space)
         return keys.take(queries.take(rule, -2, space), -1, space)
+
+    def aligned(self, name: str, array: Array) -> Array:
+        """Return what a `Mask` or a `Bias` gives as rows, (..., query, key), of this part."""
+        array = self.layout.align_mask_or_bias(name, array, self.space)
+        return slice_broadcast(array, self.rows) if self.rows else array
+
+    # Where each query has keys of its own.
+
+    @property
+    def has_lists(self) -> bool:
+        """Return whether each query sees at most the keys of a list, whose number is known."""
+        if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
+            return False
+        return is_known(self.layout.queries.size) and is_known(self.layout.keys.size)
+
+    def mask_at_pairs(self, mask: Mask, queries: Array, keys: Array) -> Array:
+        """Return a mask between queries (query, 1) and keys of each (query, key), as rows."""
+        pairs, k_len = (queries[..., None], keys[..., None]), self.layout.keys.size
+        return self.aligned("mask", mask._at_pairs(*pairs, k_len, self.space, self.offset))
+
+    def bias_at_pairs(self, queries: Array, keys: Array) -> Array:
+        """Return the bias at such pairs, or None; one that is an array is of these queries."""
+        space, bias = self.space, self.bias
+        if isinstance(bias, Bias):
+            pairs = queries[..., None] + self.offset, keys[..., None]
+            return self.aligned("bias", bias._at_pairs(*pairs, space))
+        if callable(bias):
+            name, array = call_score_function("bias", bias, queries, keys)
+            return slice_broadcast(
+                self.layout.align(name, array, keys.shape[0], keys.shape[1], space), self.rows
+            )
+        if bias is None or bias.shape[-1] == 1:
+            return bias
+        *rows, n, k_len = bias.shape
+        row = space.xp.arange(n, dtype=space.integer, device=space.device)[:, None]
+        return space.take_entries(
+            space.reshape(bias, (*rows, n * k_len)), row * k_len + keys, len(rows)
+        )
 
     def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""
@@ -170,7 +209,7 @@ def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Array, Ar
     xp = space.xp
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
-    if space.is_true(xp.all(finite)):
+    if not space.compiles_kernels and space.is_true(xp.all(finite)):  # CuPy's are not waited for
         return key, value, None
     key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
     return key, value, ~finite[..., None, :]

@@ -258,6 +258,19 @@ class Bias(WeightedLayer):
         compute = self._by_chunks if space.is_chunked else self._in_dtype
         return compute(dtype, query, key, space.computing_in(dtype))
 
+    def _at_pairs(self, query: Array, key: Array, space: Space) -> Array:
+        """Return the bias between queries and keys of each, (query, key, batch, heads).
+
+        Their positions are (query, 1, batch or 1) and (query, key, batch or 1).
+        """
+        xp, (n, m, _) = space.xp, key.shape
+        batch = max(query.shape[2], key.shape[2])
+        # Each query of each sequence is a sequence of its own, with one query.
+        query = space.reshape(xp.broadcast_to(query, (n, 1, batch)), (1, n * batch))
+        key = xp.moveaxis(xp.broadcast_to(key, (n, m, batch)), 1, 0)
+        bias = self._at(query, space.reshape(key, (m, n * batch)), space)
+        return xp.moveaxis(space.reshape(bias, (m, n, batch, bias.shape[-1])), 0, 1)
+
     def _wide_dtype(self, space: Space) -> Dtype:
         """Return the dtype of the arrays, in which half precision does not make keys infinite."""
         wide = (dtypes.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())

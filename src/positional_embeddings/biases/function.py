@@ -25,7 +25,8 @@ class FunctionBias(Bias):
         used with, integers in an attention, and returns the bias between them, real
         floating-point, (n, m) for all heads alike or (n, m, num_heads), with 1 where it
         broadcasts. Where an attention has positions of several sequences, it gets (n, 1, batch)
-        and (1, m, batch), and returns (n, m, batch) or (n, m, batch, num_heads).
+        and (1, m, batch), and returns (n, m, batch) or (n, m, batch, num_heads). Beside a
+        `ListMask` it gets each of n queries as a sequence, (1, 1, n), with its m keys, (1, m, n).
     num_heads : int, default 1
         Number of heads that the function tells apart, positive.
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.mask import Mask, frozen_integers
+from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
@@ -261,7 +261,7 @@ class SegmentMask(Mask):
         by_name = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
         for name, ids in by_name.items():
             if isinstance(ids, list | tuple | range):
-                by_name[name] = _listed(name, ids)
+                by_name[name] = integers_of_list(name, ids)
         xp = space_of(**by_name).xp
         for name, ids in by_name.items():
             checks.signed_integers(name, ids, xp)
@@ -363,13 +363,3 @@ def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArra
     is_there = at < len(ordered)
     is_there[is_there] = ordered[at[is_there]] == values[is_there]
     return at, is_there
-
-
-def _listed(name: str, ids: Array) -> HostArray:
-    """Return a list of numbers, or of lists of them, as an array."""
-    try:
-        array: HostArray = np.asarray(ids, dtype=None if len(ids) else np.int64)
-    except ValueError:
-        what = "be an array, a list of integers, or a list of such lists of one length"
-        raise wrong_value(name, what, shown(ids)) from None
-    return array

@@ -271,7 +271,7 @@ def to_block_ranges(
     space = new_space()
     (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, space)
     states = [
-        _states((first, min(first + block_size, stop)), mask, k_len, block_size, space)
+        _states((first, min(first + block_size, stop)), start, mask, k_len, block_size, space)
         for first in range(start, stop, block_size)
     ]
     batch = max(map(len, states))
@@ -287,9 +287,14 @@ def to_block_ranges(
 
 
 def _states(
-    queries: tuple[int, int], mask: Mask, k_len: int, block_size: int, space: Space
+    queries: tuple[int, int],
+    offset: int,
+    mask: Mask,
+    k_len: int,
+    block_size: int,
+    space: Space,
 ) -> Array:
-    """Return what some queries see of each block of keys, (batch or 1, block)."""
+    """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, k_len, block_size)
     stops = np.minimum(starts + block_size, k_len)
     some, every = (  # how many keys of each block any of the queries sees, and all of them
@@ -303,7 +308,7 @@ def _states(
         return states
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
-        hidden = mask._between(span_of(queries), keys, k_len, space)
+        hidden = mask._between(span_of(queries).shifted(-offset), keys, k_len, space, offset)
         of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
             of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)

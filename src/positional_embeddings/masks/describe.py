@@ -99,7 +99,7 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, space=space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(span_of(*rows).shifted(start), span_of(*columns), k_len, space)
+        hidden = mask._between(span_of(*rows), span_of(*columns), k_len, space, start)
         picture, sequences = _of_sequence(hidden, batch, 1)
     else:
         space = space_of(mask=mask)

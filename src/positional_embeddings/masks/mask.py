@@ -16,7 +16,7 @@ from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Points, hides_outside
@@ -146,8 +146,9 @@ class Mask(WeightedLayer):
             checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         space = self._space(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
-        hidden = self._between(span_of(queries), span_of((0, k_len)), k_len, space)
         shape = (queries[1] - queries[0], k_len)
+        of_queries, of_keys = (span_of((0, size)) for size in shape)
+        hidden = self._between(of_queries, of_keys, k_len, space, queries[0])
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
@@ -278,14 +279,32 @@ class Mask(WeightedLayer):
         self._check(queries, k_len, space)
         return queries, k_len
 
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Array:
-        """Return the mask between positions, (query, key, batch), or 1 on an axis."""
-        batch = self._batch() or 1
-        q = queries.positions(space, batch)[:, None, None]
+    def _between(
+        self, queries: Span, keys: Span, k_len: int, space: Space, offset: int = 0
+    ) -> Array:
+        """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
+
+        The first query of all is at position `offset`.
+        """
+        batch, at = self._batch() or 1, queries.shifted(offset) if offset else queries
+        q = at.positions(space, batch)[:, None, None]
         k = keys.positions(space, batch)[None, :, None]
         with space.without_chunk_warnings():
-            of_queries = Points(q, space, k_len, queries.ranges)
+            of_queries = Points(q, space, k_len, at.ranges, queries)
             return self._hides(of_queries, Points(k, space, k_len, keys.ranges))
+
+    # Lists of keys: what an attention evaluates at the listed pairs alone.
+
+    def _split_lists(self) -> tuple[Any, "Mask | None"]:
+        """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
+        return None, self
+
+    def _at_pairs(
+        self, queries: Array, keys: Array, k_len: int, space: Space, offset: int
+    ) -> Array:
+        """Return the mask between queries (query, 1, 1) and keys of each, (query, key, batch)."""
+        q = Points(queries + offset, space, k_len, at=queries)
+        return self._hides(q, Points(keys, space, k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -349,6 +368,15 @@ class AnyMask(_Combined):
         some, every = self._reaches(queries, k_len)
         return Reach(reduce(intersect, some), reduce(intersect, every))
 
+    def _split_lists(self) -> tuple[Any, Mask | None]:
+        for i, mask in enumerate(self.masks):
+            lists, rest = mask._split_lists()
+            if lists is not None:
+                masks = (*self.masks[:i], rest, *self.masks[i + 1 :])
+                others = tuple(mask for mask in masks if mask is not None)
+                return lists, AnyMask(others) if others else None
+        return None, self
+
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.masks))
 
@@ -399,7 +427,8 @@ class FunctionMask(Mask):
         Gets positions of queries, (n, 1), and of keys, (1, m), as integers in the library of
         the arrays it is used with, and returns the mask between them, (n, m) or
         (n, m, batch): True where a key is hidden. Where an attention has positions of several
-        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch).
+        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch). Beside a
+        `ListMask` each query has keys of its own, (n, m) or (n, m, batch).
 
     Raises
     ------
@@ -444,6 +473,16 @@ def frozen_integers(array: Array) -> Array:
     return copy
 
 
+def integers_of_list(name: str, numbers: Any) -> HostArray:
+    """Return a list of numbers, or of lists of them, as an array."""
+    try:
+        array: HostArray = np.asarray(numbers, dtype=None if len(numbers) else np.int64)
+    except ValueError:
+        what = "be an array, a list of integers, or a list of such lists of one length"
+        raise wrong_value(name, what, shown(numbers)) from None
+    return array
+
+
 def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:
     """Return two masks as one, in which the parts of one of the same kind take its place."""
     if isinstance(other, Mask):
@@ -461,6 +500,8 @@ def _field_text(value: Array) -> str:
     """Return a field as `repr` shows it."""
     if isinstance(value, np.ndarray):
         return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"
+    if isinstance(value, tuple) and len(value) > _MOST_SHOWN:
+        return f"<{len(value)} numbers>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():
         return str(value.__name__)
     return f"<{shown(value)}>" if hasattr(value, "shape") else repr(value)

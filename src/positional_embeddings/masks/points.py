@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
-from positional_embeddings.arguments.spans import farthest_position
+from positional_embeddings.arguments.spans import Span, farthest_position
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
@@ -21,6 +21,16 @@ class Points(NamedTuple):
     space: Space
     k_len: int | None  # number of all keys, if it is known
     ranges: Ranges | None = None  # the same positions, if the host knows them
+    # Where the queries or keys are in their arrays, whatever their positions; None if there.
+    at: Span | Array | None = None
+
+    @property
+    def indices(self) -> Array:
+        """Return where the queries or keys are in their arrays, with the axes of the positions."""
+        if not isinstance(self.at, Span):
+            return self.values if self.at is None else self.at
+        indices = self.at.positions(self.space)
+        return indices[:, None, None] if self.values.shape[1] == 1 else indices[None, :, None]
 
     @property
     def largest(self) -> int:
