@@ -16,7 +16,7 @@ help:
 	@echo "make demo      fill the gaps of a CO2 record and map 100,000 temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make docs      build the site in build/site, and check every link in it"
-	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
+	@echo "make panel     judge smoothers on eighteen tasks of real data (half an hour)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (hours; MUTANTS=\"--count 100\")"
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"

@@ -11,8 +11,24 @@ from positional_embeddings.sklearn import (
     MaternKernel,
     PeriodicKernel,
 )
-from positional_embeddings.sklearn.frames import Column
-from positional_embeddings.sklearn.smooth import Predicted, Samples
+
+
+class Samples(NamedTuple):
+    """The measurements at each place."""
+
+    x: np.ndarray  # (columns, places)
+    y: np.ndarray  # (targets, places): their mean
+    weight: np.ndarray  # (places,): their weights together
+    within: np.ndarray  # (targets, places): their variance
+    repeats: np.ndarray  # (places,): their number, 1 if they agree
+
+
+class Predicted(NamedTuple):
+    mean: np.ndarray  # (ridges, targets, queries)
+    at_query: np.ndarray  # (ridges, queries): what 1 measured at the query would add
+    squares: np.ndarray  # (queries,): sum of the squared weights of measurements
+    distance: np.ndarray  # (queries,): to the nearest sample that is seen whole, in widths
+    lean: np.ndarray  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
 class Factor(NamedTuple):
@@ -60,24 +76,33 @@ KERNELS = {
 }
 
 
-def terms_of(kernel, columns):
-    """Return the factors of each term of a kernel, for columns of numbers."""
-    terms = kernel._terms()
-    for factor in (factor for term in terms for factor in term):
-        factor._resolve([Column(is_time=False, zone=None)] * columns, [])
-    return terms
-
-
 def drawn(columns, n, seed=0):
-    """Return samples of two targets in [0, 10), of many weights, some of them repeated."""
+    """Return x, y of two targets and weights of samples in [0, 10), some at one place."""
     rng = np.random.default_rng(seed)
-    x = np.sort(rng.uniform(0, 10, (columns, n)))
-    x[1:] = rng.permutation(x[1:], axis=1)
-    y = np.stack([np.sin(x[0]), 10 * np.cos(2 * x[-1])]) + rng.normal(0, 0.3, (2, n))
-    repeats = rng.integers(1, 4, n).astype(np.float64)
-    return Samples(
-        x, y, rng.uniform(0.2, 3, n), rng.uniform(0, 0.2, (2, n)) * (repeats > 1), repeats
-    )
+    places = np.sort(rng.uniform(0, 10, (n, columns)), axis=0)
+    places[:, 1:] = rng.permutation(places[:, 1:])
+    at = np.repeat(np.arange(n), rng.integers(1, 4, n))
+    x = places[at]
+    y = np.stack([np.sin(x[:, 0]), 10 * np.cos(2 * x[:, -1])], axis=1)
+    agree = (at % 5 == 0)[:, None]
+    y = y + np.where(agree, 0.0, rng.normal(0, 0.3, y.shape))
+    return x, y, rng.uniform(0.2, 3, len(x))
+
+
+def folded(x, y, weight):
+    """Return the samples at each place, and the place of each measurement."""
+    weight = weight / weight.max()
+    places = sorted({tuple(row) for row in x}, key=lambda row: row[::-1])
+    rows = []
+    for place in places:
+        own = [i for i, row in enumerate(x) if tuple(row) == place]
+        w, of_place = weight[own], y[own]
+        mean = w @ of_place / w.sum()
+        differ = (of_place != of_place[0]).any()
+        repeats = w.sum() ** 2 / (w @ w) if differ else 1.0
+        rows.append((place, mean, w.sum(), w @ (of_place - mean) ** 2 / w.sum(), repeats))
+    samples = Samples(*(np.array(part).T for part in zip(*rows, strict=True)))
+    return samples, np.array([places.index(tuple(row)) for row in x])
 
 
 def kept_of(own, labels, radius, left, side=None):

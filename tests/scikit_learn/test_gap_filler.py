@@ -564,12 +564,12 @@ ERRORS = {
     "column": (
         lambda: GapFiller(positions=[2]).fit(np.ones((3, 2))),
         ValueError,
-        r"`positions\[0\]` must be 0 to 1, got 2",
+        r"`positions\[0\]` must be one of \[0, 1\], got 2",
     ),
     "kind": (
         lambda: GapFiller(positions=[0.5]).fit(np.ones((3, 2))),
-        TypeError,
-        r"`positions\[0\]` must be an integer",
+        ValueError,
+        r"`positions\[0\]` must be one of \[0, 1\], got 0.5",
     ),
     "kernel": (
         lambda: GapFiller(GaussianKernel(2.0)).fit(np.ones((3, 2))),
@@ -583,8 +583,8 @@ ERRORS = {
     ),
     "name": (
         lambda: GapFiller(positions=["time"]).fit(np.ones((3, 2))),
-        TypeError,
-        r"`positions\[0\]` must be an integer for columns without names, got 'time'",
+        ValueError,
+        r"`positions\[0\]` must be one of \[0, 1\], got 'time'",
     ),
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),

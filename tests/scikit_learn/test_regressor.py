@@ -1067,9 +1067,7 @@ def test_queries_of_another_library(monkeypatch):
 
     x, y = samples(1)
     model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
-    message = (
-        r"must use the same namespace and the same device as .* fit\(\): numpy on cpu, got torch"
-    )
+    message = r"must use the same namespace .* fit \(.*numpy\) and predict \(.*torch\) differ"
     with (
         config_context(array_api_dispatch=True),
         pytest.raises(ValueError, match=rf"AttentionRegressor\.predict\(\) {message}"),
@@ -1148,7 +1146,7 @@ ERRORS = {
     "column": (
         lambda: fitted(GaussianKernel(1.0, columns=[2])),
         ValueError,
-        r"`columns\[0\]` must be 0 to 1, got 2",
+        r"`columns\[0\]` must be one of \[0, 1\], got 2",
     ),
     "places": (
         lambda: fitted(SphereKernel(1.0, columns=[1])),
@@ -1186,7 +1184,7 @@ ERRORS = {
             pd.DataFrame({"hour": [0.0, 1.0]}), [0.0, 1.0]
         ),
         ValueError,
-        r"`columns\[0\]` must be one of \['hour'\], got 'day'",
+        r"`columns\[0\]` must be one of \[0, 'hour'\], got 'day'",
     ),
     "missing time": (
         lambda: AttentionRegressor().fit(np.array([["NaT"], ["2024"]], dtype="M8[D]"), [0.0, 1.0]),
@@ -1195,8 +1193,8 @@ ERRORS = {
     ),
     "column's name": (
         lambda: fitted(GaussianKernel(1.0, columns=["day"])),
-        TypeError,
-        r"`columns\[0\]` must be an integer for columns without names, got 'day'",
+        ValueError,
+        r"`columns\[0\]` must be one of \[0, 1\], got 'day'",
     ),
     "span for numbers": (
         lambda: fitted(length_scale="30D"),
@@ -1237,23 +1235,13 @@ ERRORS = {
     ),
     "complex weights": (
         lambda: fitted(weight=np.ones(4, dtype=complex)),
-        TypeError,
-        "`sample_weight` must hold numbers, got complex128",
-    ),
-    "weights of no shape": (
-        lambda: fitted(weight=[[1.0], [1.0, 2.0]]),
         ValueError,
-        r"`sample_weight` must be an array, got \[\[1.0\], \[1.0, 2.0\]\]",
-    ),
-    "groups of no shape": (
-        lambda: AttentionRegressor().fit(np.ones((2, 1)), np.ones(2), groups=[[1], [1, 2]]),
-        ValueError,
-        r"`groups` must be an array, got \[\[1\], \[1, 2\]\]",
+        "Complex data not supported",
     ),
     "text for weights": (
         lambda: fitted(weight=["a", "b", "c", "d"]),
-        TypeError,
-        "`sample_weight` must hold numbers, got <U1",
+        ValueError,
+        "could not convert string to float: 'a'",
     ),
     "text for dates": (
         lambda: AttentionRegressor().fit(np.array([["2024-01-01"], ["2024-01-02"]]), [1.0, 2.0]),
@@ -1294,32 +1282,32 @@ ERRORS = {
     "weights": (
         lambda: fitted(weight=np.ones(3)),
         ValueError,
-        r"`sample_weight` must have one value for each of 4 samples, got shape \(3,\)",
+        r"sample_weight.shape == \(3,\), expected \(4,\)!",
     ),
     "negative weight": (
         lambda: fitted(weight=np.array([1.0, -2.0, 1.0, 1.0])),
         ValueError,
-        "`sample_weight` must be finite and zero or more, got -2.0 among them",
+        "Negative values in data passed to `sample_weight`",
     ),
     "infinite weight": (
         lambda: fitted(weight=np.array([1.0, np.inf, 1.0, 1.0])),
         ValueError,
-        "`sample_weight` must be finite and zero or more, got inf among them",
+        "Input sample_weight contains infinity",
     ),
     "weight that is none": (
         lambda: fitted(weight=np.array([1.0, 1.0, np.nan, 1.0])),
         ValueError,
-        "`sample_weight` must be finite and zero or more, got nan among them",
+        "Input sample_weight contains NaN",
     ),
     "no weight": (
         lambda: fitted(weight=np.zeros(4)),
         ValueError,
-        "`sample_weight` must have a weight above zero, got all zero",
+        "Sample weights must contain at least one non-zero number",
     ),
     "std": (
-        lambda: fitted().predict(np.zeros((1, 2)), return_std=1),
-        TypeError,
-        "`return_std` must be",
+        lambda: fitted().predict(np.zeros((1, 2)), return_std=None),
+        ValueError,
+        "`return_std` must be True or False or 'mean', got None",
     ),
     "name of a std": (
         lambda: fitted().predict(np.zeros((1, 2)), return_std="median"),

@@ -9,6 +9,7 @@ from array_api_compat import is_array_api_obj
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils._array_api import check_same_namespace
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
@@ -176,11 +177,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = zip(_check_feature_names_in(self), columns, strict=True)
         coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
         features = ENCODINGS[encoding](coordinates, **options)
-        features.encode([_first(column) for column in columns])  # checks what is left to check
+        # Checks what is left to check.
+        self._block, *_ = features.encode([_first(column) for column in columns])
         self.encoding_ = encoding
         self._features = features
         self._kinds = [_kind_of(column) for column in columns]
-        self._first = _first(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -205,9 +206,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 if "numbers" in (came, fitted):
                     raise wrong_type("X", what, came)
                 raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
-        if get_config()["array_api_dispatch"]:
-            frames.check_library(self, "transform", columns[0], self._first)
         blocks = self._features.encode(columns)
+        check_same_namespace(blocks[0], self, attribute="_block", method="transform")
         xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 

@@ -6,10 +6,8 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 from datetime import tzinfo
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.times import dates
 
 # A table or a series of pandas or polars, or an array.
@@ -140,20 +138,11 @@ def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
 
 def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
     """Return columns, by name or index, as indices."""
-    return [_index_of(f"{name}[{i}]", c, names, n_columns) for i, c in enumerate(columns)]
-
-
-def _index_of(name: str, column: Any, names: list[Any], n_columns: int) -> int:
-    if not isinstance(column, str):
-        index = checks.integer(name, column)
-        if not 0 <= index < n_columns:
-            raise wrong_value(name, f"be 0 to {n_columns - 1}", index)
-        return index
-    if not names:
-        raise wrong_type(name, "be an integer for columns without names", shown(column))
-    if column not in names:
-        raise wrong_value(name, f"be one of {names}", shown(column))
-    return names.index(column)
+    known = [*range(n_columns), *names]
+    for i, column in enumerate(columns):
+        if isinstance(column, bool) or column not in known:
+            raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
+    return [known.index(column) % n_columns for column in columns]
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:
@@ -162,20 +151,3 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
         what = "have times with a zone where `time_zone` is given"
         hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
         raise wrong_value(name, what, "times without a zone", hint)
-
-
-def _library_and_device(x: Array) -> str:
-    """Return the library and the device of an array, or of times, as errors name them."""
-    x = getattr(x, "utc", x)
-    return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
-
-
-def check_library(estimator: Any, method: str, x: Array, fitted: Array) -> None:
-    """Check that an array has the library and the device of the one of `fit`."""
-    came, expected = map(_library_and_device, (x, fitted))
-    if came != expected:
-        message = (
-            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace "
-            f"and the same device as those passed to fit(): {expected}, got {came}."
-        )
-        raise ValueError(message)

@@ -6,7 +6,6 @@ product concatenates the vectors of its factors.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from math import degrees, exp, hypot, inf, pi, radians, sqrt
@@ -62,7 +61,6 @@ class Factor(Kernel):
     length_scale: Any
     columns: Any
     _at: list[int]  # the columns, as integers
-    _is_gaussian = True
 
     def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
@@ -96,14 +94,6 @@ class Factor(Kernel):
     def _scales(self) -> list[float]:
         """Return the width of each feature, in its unit."""
         return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
-
-    def _widened(self, times: float) -> "Factor":
-        """Return a copy whose length scales, which are numbers, are so many times as large."""
-        wider, scale = copy(self), self.length_scale
-        wider.length_scale = (
-            [times * s for s in scale] if isinstance(scale, list) else times * scale
-        )
-        return wider
 
     def _score(self, squared: HostArray, widening: HostArray) -> Array:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
@@ -183,7 +173,6 @@ class MaternKernel(_Radial):
 
     _: KW_ONLY
     nu: float = 1.5
-    _is_gaussian = False
 
     def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
@@ -209,8 +198,6 @@ class CompactKernel(_Radial):
         As of a `GaussianKernel`. Samples beyond one length scale weigh nothing, unless a query has
         no sample within half of one: then the kernel widens.
     """
-
-    _is_gaussian = False
 
     def _scales(self) -> list[float]:
         return [scale / _WIDTHS for scale in super()._scales()]

@@ -1,6 +1,6 @@
 """Attention as a regressor: means, and lines, of the samples that are near in a kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils._array_api import check_same_namespace
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.dtypes import is_complex, is_real_floating
+from positional_embeddings.arrays.dtypes import is_real_floating
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
@@ -170,8 +175,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     the one of :math:`2^{-3}, 2^{-2}, \ldots` times the length scales that makes them most likely,
     and two measurements with the mean of all are added to it. The variance of a new measurement is
     the variance of the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its
-    distance from the samples, as found by hiding balls and half-spaces of samples; at most the
-    spread of `y` around the prediction.
+    distance from the samples, as found by hiding balls and half-spaces of samples, of each function
+    of a sum; at most the spread of `y` around the prediction.
 
     Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
     that agree. No measurement counts less for being far from the others: such weights would cost up
@@ -298,14 +303,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The standard deviation, if asked for.
         """
         check_is_fitted(self)
-        if isinstance(return_std, str):
-            checks.choice("return_std", return_std, [True, False, "mean"])
-        else:
-            checks.boolean("return_std", return_std)
+        checks.choice("return_std", return_std, [True, False, "mean"])
         X, times = frames.with_days(X)
         X = validate_data(self, X, reset=False)
         frames.check_times("X", times, self._times)
-        frames.check_library(self, "predict", X, self._empty)
+        check_same_namespace(X, self, attribute="_empty", method="predict")
         x = _columns_of("X", X)
         found = self._smoother.predict(x, squares=bool(return_std))
         mean = self._restore(found.mean, X.dtype)
@@ -356,54 +358,33 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return kernel
 
 
-def _numbers_of(name: str, array: Array) -> HostArray:
-    """Return an array of any library as one of NumPy in float64."""
-    is_real = not is_complex(array.dtype)
-    numbers = space_of(array=array).to_numpy(array) if is_real else array
-    if numbers.dtype.kind not in "biuf":
-        raise wrong_type(name, "hold numbers", str(numbers.dtype))
-    return numbers.astype(np.float64, copy=False)
-
-
 def _columns_of(name: str, array: Array) -> HostArray:
-    """Return an array of any library as one of NumPy, (columns, rows)."""
-    rows = _numbers_of(name, array)
+    """Return an array of any library as one of NumPy in float64, (columns, rows)."""
+    rows = space_of(array=array).to_numpy(array)
+    if rows.dtype.kind not in "biuf":
+        raise wrong_type(name, "hold numbers", str(rows.dtype))
+    rows = rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
     if abs(rows).max() > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
-    return rows.reshape(rows.shape[0], -1).T
+    return rows.T
 
 
-def _one_a_sample(name: str, values: Any, n: int, asarray: Callable[[Any], Any]) -> Array:
-    """Return the values as an array, (n,)."""
-    try:
-        values = asarray(values)
-    except ValueError:  # lists of different lengths
-        raise wrong_value(name, "be an array", shown(values)) from None
-    if values.shape != (n,):
-        raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
-    return values
-
-
-def _checked_weight(weight: Array, X: Array) -> Array:
-    space = space_of(X=X)
-    asarray = partial(space.xp.asarray, device=space.device)
-    weight = _one_a_sample("sample_weight", weight, X.shape[0], asarray)
-    weight = _numbers_of("sample_weight", weight)
-    wrong = ~(weight >= 0) | np.isinf(weight)
-    if wrong.any():
-        came = f"{float(weight[wrong][0])!r} among them"
-        raise wrong_value("sample_weight", "be finite and zero or more", came)
-    if not weight.any():
-        raise wrong_value("sample_weight", "have a weight above zero", "all zero")
+def _weight_of(sample_weight: Any, X: Array) -> Array:
+    """Return the weight of each sample, the largest 1, and none above 0 negligible."""
+    weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+    weight = space_of(weight=weight).to_numpy(weight).astype(np.float64)
     return np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
 
 
-def _checked_labels(groups: Array, n: int) -> Array:
+def _codes_of(groups: Any, X: Array) -> HostArray:
     """Return a number for each label of groups."""
-    labels = _one_a_sample("groups", groups, n, np.asarray)
+    labels = np.asarray(groups)
+    if labels.shape != (X.shape[0],):
+        what = f"have one value for each of {X.shape[0]} samples"
+        raise wrong_value("groups", what, f"shape {labels.shape}")
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
-    codes = LabelEncoder().fit_transform(labels)
+    codes: HostArray = LabelEncoder().fit_transform(labels)
     if not codes.any():
         raise wrong_value("groups", "have two or more different labels", "one")
     return codes
@@ -418,10 +399,9 @@ def _fold(
     and how far it is from the mean there, (targets, samples).
     """
     x, y = _columns_of("X", X), _columns_of("y", y)
-    columns, n = x.shape
-    weight = np.ones(n) if sample_weight is None else _checked_weight(sample_weight, X)
+    columns, weight = x.shape[0], _weight_of(sample_weight, X)
     # Groups that share a place follow one another.
-    rows = x if groups is None else np.concatenate([_checked_labels(groups, n)[None], x])
+    rows = x if groups is None else np.concatenate([_codes_of(groups, X)[None], x])
     kept = np.flatnonzero(weight)
     order = np.lexsort(rows[:, kept])
     rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
@@ -452,6 +432,13 @@ def _drawn(n: int, most: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
 
+class _Misfit(NamedTuple):
+    """Squared errors of a term beyond the noise, over the spread, as functions of the distance."""
+
+    around: Callable[[HostArray], HostArray]  # of a query with samples all around
+    aside: Callable[[HostArray], HostArray]  # with samples on one side
+
+
 class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
@@ -476,10 +463,10 @@ class _Sum:
         self._backfit()
         self.is_chosen = any(widths)
         if self.is_chosen:
-            for i, (term, of_term) in enumerate(zip(terms, widths, strict=True)):
-                if of_term:
-                    y = self._terms[i].y
-                    self._terms[i] = self._smooth(term, y, self._choose(term, of_term, y))
+            for i, term in enumerate(self._terms):
+                if widths[i]:
+                    ridge = self._choose(term, widths[i])
+                    self._terms[i] = self._smooth(term.factors, term.y, [ridge])
             self._backfit()
         self._find_errors()
 
@@ -497,12 +484,11 @@ class _Sum:
 
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
-        if len(self._terms) == 1:
-            return
         y = self.samples.y - self._level
         fitted = np.zeros((len(self._terms), *y.shape))
         limit = self._options["tol"] * self._spread.max() ** 0.5
-        for rounds in range(1, self._options["max_iter"] + 1):
+        most = self._options["max_iter"] if len(self._terms) > 1 else 0
+        for rounds in range(1, most + 1):
             self.rounds, before = rounds, fitted.copy()
             for i, term in enumerate(self._terms):
                 term.y = y - (fitted.sum(axis=0) - fitted[i])
@@ -510,25 +496,27 @@ class _Sum:
                 offset = _mean(found, weights=self.samples.weight)
                 fitted[i], term.y = found - offset, term.y - offset
             if abs(fitted - before).max() <= limit:
-                return
+                break
+        # What each function is of, after all the others.
+        self._rests = y - (fitted.sum(axis=0) - fitted)
 
-    def _choose(self, term: Term, widths: list["_Width"], y: HostArray) -> list[float]:
+    def _choose(self, term: Smooth, widths: list["_Width"]) -> float:
         """Set widths of a term by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
         x, weight, hidden = self.samples.x[:, at], self.samples.weight[at], self._hidden_from(at)
         farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
-        ridges = _RIDGES if self._is_linear(term) else [inf]
+        ridges = _RIDGES if self._is_linear(term.factors) else [inf]
 
         def error() -> tuple[float, float]:
-            found = self._smooth(term, y, ridges).predict(x, hidden, squares=False)
+            found = self._smooth(term.factors, term.y, ridges).predict(x, hidden, squares=False)
             if np.median(found.distance / farthest) > 1:
                 return inf, inf
-            squares = self._squared_errors(found, y, at)
+            squares = self._squared_errors(found, term.y, at)
             errors = (_mean(squares, weights=weight) / self._unit).sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
-        return [_search(widths, error, _START if self._n > _MANY else 0)]
+        return _search(widths, error, _START if self._n > _MANY else 0)
 
     def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
         """Return the squared errors of samples that were left out, (..., targets, samples)."""
@@ -538,10 +526,9 @@ class _Sum:
     def predict(self, x: HostArray, hidden: Hidden | None = None, *, squares: bool) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
-        means, at_query, of_terms, distances, leans = zip(*parts, strict=True)
-        mean = self._level + sum(mean[0] for mean in means)
-        farthest, lean = np.max(distances, axis=0), np.max(leans, axis=0)
-        return Predicted(mean, sum(own[0] for own in at_query), sum(of_terms), farthest, lean)
+        means, at_query, of_terms, distances, leans = map(np.stack, zip(*parts, strict=True))
+        mean = self._level + means[:, 0].sum(axis=0)
+        return Predicted(mean, at_query[:, 0].sum(axis=0), of_terms.sum(axis=0), distances, leans)
 
     def left_out(self, at: Array) -> Predicted:
         """Return what the other samples predict at some of them; of a sum, nearly."""
@@ -571,16 +558,14 @@ class _Sum:
 
     def _find_local_noise(self, at: Array, ratios: HostArray) -> None:
         """Smooth squared errors over their mean, if others of them predict each one better so."""
-        samples = Samples(*(a[..., at] for a in self.samples))
-        samples = samples._replace(y=ratios, within=np.zeros_like(ratios))
+        samples = self.samples.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
         hidden = self._hidden_from(at)._replace(labels=self._hidden.labels[:, at])
         of_twins, least = self.of_twins[at], 0.0
         for term in self._terms:
             extent = np.ptp(term.points(samples.x), axis=0).max()
             last = ceil(log2(max(extent, _LEAST)))
             for octave in range(min(_FIRST_OCTAVE, last - _OCTAVES), last + 1):
-                wider = [factor._widened(2.0**octave) for factor in term.factors]
-                smooth = Smooth(wider, samples, [inf], self._options)
+                smooth = Smooth(term.factors, samples, [inf], self._options, 2.0**octave)
                 found = smooth.predict(samples.x, hidden, squares=False)
                 noise = self._shrunk(found)
                 # The logarithm of the likelihood, times -2, beyond that of the same noise
@@ -631,18 +616,20 @@ class _Sum:
         return bool(least < first < _MOST_GROWTH * error and second < _CONVEX * first)
 
     @cached_property
-    def _misfit(self) -> Any:
-        """Functions of the distance: the squared error beyond the noise, over the spread.
+    def _misfits(self) -> list[_Misfit]:
+        return [*map(self._misfit_of, self._terms, self._rests)]
 
-        One is for samples all around, one for samples on one side. Growing balls and half-spaces
-        around some samples are hidden.
+    def _misfit_of(self, term: Smooth, y: HostArray) -> _Misfit:
+        """Return how wrong a term is, beyond the noise, the farther samples are from a query.
+
+        Growing balls and half-spaces of samples around some of them are hidden.
         """
-        few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), np.random.default_rng(0)
-        few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
-        few._terms = [few._smooth(t.factors, t.y[:, thinned], t.ridges) for t in self._terms]
+        thinned, rng = _drawn(self._n, _MOST_LEFT_OUT), np.random.default_rng(0)
+        samples = self.samples.at(thinned)._replace(y=y[:, thinned])
+        smooth = Smooth(term.factors, samples, term.ridges, self._options)
         at = _drawn(thinned.size, _MOST_HIDDEN)
         # Equal phases are one place of the kernel, however they are rounded.
-        points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T.round(6)
+        points = term.points(samples.x).T.round(6)
         varies = np.ptp(points, axis=1) > 0
         points = points[varies | ~varies.any()]
         place = np.unique(points, axis=1, return_inverse=True)[1].ravel()
@@ -657,9 +644,9 @@ class _Sum:
             """Return errors beyond the noise, distances, leans and trust; one radius is hidden."""
             labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
             hidden = Hidden(labels[:, at], labels, radius, none_left, side)
-            found = few.predict(samples.x[:, at], hidden, squares=True)
+            found = smooth.predict(samples.x[:, at], hidden, squares=True)
             noise = variance * (1 / samples.repeats[at] + found.squares)
-            missed = (samples.y[:, at] - found.mean) ** 2 - noise
+            missed = (samples.y[:, at] - found.mean[0]) ** 2 - noise
             return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.lean, trust])
 
         rows = [errors(0, 0.0)]
@@ -668,24 +655,23 @@ class _Sum:
         rows.append(np.repeat([[0.0], [0.0], [0.0], [1.0]], (measured[at] > 1).sum(), axis=1))
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
-        missed, distance, lean, trust = np.concatenate(rows, axis=1)
-        seen = np.isfinite(missed)
-        if not seen.any():  # all samples are at one place of the kernel
-            return None
+        rows = np.concatenate(rows, axis=1)
+        missed, distance, lean, trust = rows[:, np.isfinite(rows[0])]
+        if not missed.size:  # all samples are at one place of the kernel
+            return _Misfit(np.zeros_like, np.zeros_like)
         # Distances at equal steps are one, however they are rounded.
-        missed, distance, lean = missed[seen], np.round(distance[seen], 3), lean[seen]
-        trust = trust[seen]
+        distance = np.round(distance, 3)
         fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
         weights = trust * (_LEAST + 1 - lean), trust * (_LEAST + lean)
-        return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
+        fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
+        return _Misfit(*(fit.predict for fit in fitted))
 
     def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
         """Return the standard deviations of the function, or of new measurements, at x."""
         ratios = self._noise_ratios(x)
         variance = self.noise[:, None] ** 2 * ratios * (measurements + found.squares)
-        if self._misfit is not None:
-            around, aside = (fit.predict(found.distance) for fit in self._misfit)
-            missed = (1 - found.lean) * around + found.lean * aside
+        for misfit, distance, lean in zip(self._misfits, found.distance, found.lean, strict=True):
+            missed = (1 - lean) * misfit.around(distance) + lean * misfit.aside(distance)
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
         return np.sqrt(np.minimum(variance, most * np.maximum(ratios, 1.0)))
@@ -749,6 +735,10 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     def alike(octave: int) -> tuple[int, ...]:
         return tuple(min(2 * octave, width.most) for width in widths)
 
+    def beside(steps: tuple[int, ...], by: int) -> Iterator[tuple[int, ...]]:
+        for i, move in product(range(len(widths)), (by, -by)):
+            yield (*steps[:i], min(steps[i] + move, widths[i].most), *steps[i + 1 :])
+
     narrow = wide = start
     while narrow > _NARROWEST and not isinf(at(alike(narrow))):
         narrow -= 1
@@ -757,19 +747,10 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     coarse = list(map(alike, range(wide, narrow - 1, -1)))
     around = [inf, *map(at, coarse), inf]
     minima = [s for i, s in enumerate(coarse) if at(s) <= min(around[i], around[i + 2])]
-    found = []
-    for minimum in sorted(minima, key=at)[:2]:
-        best = minimum
-        for step in (4, 2, 1):
-            moved = True
-            while moved:
-                moved = False
-                for i, sign in product(range(len(widths)), (step, -step)):
-                    moved_to = min(best[i] + sign, widths[i].most)
-                    trial = (*best[:i], moved_to, *best[i + 1 :])
-                    if at(trial) < _LESS * at(best):
-                        best, moved = trial, True
-        found.append(best)
+    found = sorted(minima, key=at)[:2]
+    for i, by in product(range(len(found)), (4, 2, 1)):
+        while moved := [s for s in beside(found[i], by) if at(s) < _LESS * at(found[i])]:
+            found[i] = min(moved, key=at)
     best = min(found, key=at)
     put(best)
     return tried[best][1]

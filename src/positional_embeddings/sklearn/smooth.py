@@ -46,6 +46,10 @@ class Samples(NamedTuple):
     within: HostArray  # (targets, samples): variances at a place
     repeats: HostArray  # (samples,): number of measurements at a place, 1 if they agree
 
+    def at(self, some: HostArray) -> "Samples":
+        """Return some of them."""
+        return Samples(*(own[..., some] for own in self))
+
 
 class Hidden(NamedTuple):
     """Samples hidden from a query: all of their labels are within a radius of its own."""
@@ -70,24 +74,28 @@ class Predicted(NamedTuple):
     mean: HostArray  # (ridges, targets, queries)
     at_query: HostArray  # (ridges, queries): what 1 measured at the query alone would add
     squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
-    distance: HostArray  # (queries,): to the nearest sample that is seen whole, in widths, or inf
-    lean: HostArray  # (queries,): 0 if samples are all around, 1 if all are on one side
+    distance: HostArray  # ([terms,] queries): to the nearest sample seen whole, in widths, or inf
+    lean: HostArray  # ([terms,] queries): 0 if samples are all around, 1 if all are on one side
 
 
 class Smooth:
     """Attention of queries to samples, by one product of kernels."""
 
     def __init__(
-        self, factors: Term, samples: Samples, ridges: list[float], options: Options
+        self,
+        factors: Term,
+        samples: Samples,
+        ridges: list[float],
+        options: Options,
+        widened: float = 1.0,
     ) -> None:
+        """Smooth samples by kernels that are `widened` so many times."""
         self.factors, self.y, self.ridges = factors, samples.y, ridges
         cutoff = options["cutoff"]
         self._most_queries = options["block_size"] or _MOST_QUERIES
         scales = [factor._scales() for factor in factors]
-        self._scale = np.concatenate(scales)[:, None]
-        # The coordinates of each factor; a product of Gaussians is one of all coordinates.
-        is_gaussian = all(factor._is_gaussian for factor in factors)
-        self._stops = [] if is_gaussian else np.cumsum([len(own) for own in scales])[:-1]
+        self._scale = widened * np.concatenate(scales)[:, None]
+        self._stops = np.cumsum([len(own) for own in scales])[:-1]  # between factors' coordinates
         self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
@@ -187,7 +195,7 @@ class Smooth:
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
         limit = nearest + self._cutoff**2 * widening
         # The nearest is within two widths, so that its weight is no small number.
-        scores = [f._score(d, widening) for f, d in zip(self.factors, distances, strict=False)]
+        scores = [f._score(d, widening) for f, d in zip(self.factors, distances, strict=True)]
         # Exponentials that underflow, and products of small numbers, take many times as long.
         p = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:

@@ -1,0 +1,215 @@
+"""The kernels: their weights, where searches for their widths begin, periods and clocks."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import gaussian_kde
+
+from positional_embeddings.sklearn import (
+    AttentionRegressor,
+    CompactKernel,
+    GaussianKernel,
+    MaternKernel,
+    PeriodicKernel,
+    SphereKernel,
+)
+
+# The Gregorian calendar comes back after 400 years.
+DAYS = Fraction(400 * 365 + 97)
+LENGTHS = {
+    "day": Fraction(1),
+    "week": Fraction(7),
+    "month": DAYS / 4800,
+    "quarter": DAYS / 1600,
+    "year": DAYS / 400,
+}
+NUMBERS, TIMES = np.arange(4.0)[:, None], np.arange(4).astype("M8[D]")
+
+
+def resolved(kernel, x=NUMBERS):
+    """Return the kernel of a regressor, with numbers for names and spans."""
+    return AttentionRegressor(kernel).fit(x, np.arange(len(x))).kernel_
+
+
+# Weights.
+
+
+def matern(r, nu):
+    a = math.sqrt(2 * nu) * r
+    return (1 + {0.5: 0, 1.5: a, 2.5: a + a**2 / 3}[nu]) * math.exp(-a)
+
+
+def wendland(r):
+    return max(1 - r, 0) ** 4 * (4 * r + 1)
+
+
+# The weight of each kernel of length scale 3 at a distance.
+WEIGHTS = {
+    "gaussian": (GaussianKernel(3.0), lambda d: math.exp(-(d**2) / 18)),
+    "matern 1/2": (MaternKernel(3.0, nu=0.5), lambda d: matern(d / 3, 0.5)),
+    "matern": (MaternKernel(3.0), lambda d: matern(d / 3, 1.5)),
+    "matern 5/2": (MaternKernel(3.0, nu=2.5), lambda d: matern(d / 3, 2.5)),
+    "compact": (CompactKernel(3.0), lambda d: wendland(d / 3)),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_at_a_distance(name):
+    """A kernel widens where the nearest sample is farther than two widths."""
+    kernel, weight = WEIGHTS[name]
+    width = 0.75 if name == "compact" else 3.0
+    for nearest in (0.0, 0.5, 1.9 * width, 2.1 * width, 5 * width):
+        for further in (0.0, 0.4, 1.7, 2.6):
+            x = np.array([[nearest], [nearest + further]])
+            model = AttentionRegressor(kernel, local_linear=False).fit(x, [0.0, 1.0])
+            widened = math.sqrt(max(1, (nearest / width) ** 2 - 3))
+            one, other = (weight(d / widened) for d in x[:, 0])
+            assert model.predict([[0.0]])[0] == pytest.approx(other / (one + other), abs=1e-12)
+
+
+def test_factors_of_a_product_have_weights_of_their_own():
+    x = np.array([[0.0, 0.0], [1.0, 0.5], [0.4, 1.0], [1.5, 1.2], [0.7, -0.6]])
+    y = np.array([1.0, -2.0, 4.0, 0.5, 3.0])
+    q = np.array([0.5, 0.2])
+    for kernel, weight in (
+        (MaternKernel(1.5, columns=[0]), lambda d: matern(d / 1.5, 1.5)),
+        (CompactKernel(6.0, columns=[0]), lambda d: wendland(d / 6)),
+        (GaussianKernel(1.1, columns=[0]), lambda d: math.exp(-((d / 1.1) ** 2) / 2)),
+    ):
+        model = AttentionRegressor(kernel * GaussianKernel(0.8, columns=[1])).fit(x, y)
+        p = [weight(abs(a - q[0])) * math.exp(-((b - q[1]) ** 2) / 2 / 0.8**2) for a, b in x]
+        expected = math.fsum(w * v for w, v in zip(p, y, strict=True)) / math.fsum(p)
+        assert model.predict(q[None]).item() == pytest.approx(expected)
+
+
+# Where searches begin, half octaves from all widths that they try.
+
+
+def half_octaves(width, first):
+    """Return how many half octaves a width is from another, after a check that it is so many."""
+    steps = 2 * np.log2(np.asarray(width) / first)
+    np.testing.assert_allclose(steps, np.round(steps), atol=1e-6)
+    return np.round(steps)
+
+
+@pytest.mark.parametrize("count", [7, 40])
+def test_a_search_begins_with_scotts_rule(count):
+    """Of samples with weights, and of quartiles where these are closer together."""
+    rng = np.random.default_rng(count)
+    x = np.stack([rng.normal(size=count), rng.standard_t(1, size=count)], axis=1)
+    weight, y = rng.uniform(0.2, 3.0, size=count), rng.normal(size=count)
+    x[:, 1] *= 100
+    for columns in ([0], [1], [0, 1]):
+        chosen = AttentionRegressor().fit(x[:, columns], y, weight).kernel_.length_scale
+        of_scipy = gaussian_kde(rng.normal(size=(len(columns), count)), weights=weight)
+        for width, row in zip(chosen, x[:, columns].T, strict=True):
+            spread = math.sqrt(np.cov(row, aweights=weight, ddof=0))
+            low, high = np.percentile(row, [25, 75])
+            half_octaves(width, of_scipy.factor * min(spread, high - low))
+    # Of a column that is constant but for one sample, the quartiles are the same.
+    x[:, 1] = np.arange(count) == 2
+    _, width = AttentionRegressor().fit(x, y).kernel_.length_scale
+    half_octaves(width, count ** (-1 / 6) * x[:, 1].std())
+
+
+def test_a_search_begins_with_a_twentieth_of_a_period():
+    rng = np.random.default_rng(0)
+    dates = np.datetime64("2021-01-01") + np.sort(rng.integers(0, 1200, 150)).astype("m8[D]")
+    for x, periods in [(dates, LENGTHS), (rng.uniform(0, 9, (150, 1)), {0.5: 0.5})]:
+        for period, length in periods.items():
+            if period != "day":  # whose phases are all alike
+                kernel = AttentionRegressor(PeriodicKernel(period)).fit(x, rng.normal(size=150))
+                half_octaves(kernel.kernel_.length_scale, float(length / 20))
+
+
+def test_a_search_on_a_sphere_begins_with_scotts_rule_in_degrees():
+    rng = np.random.default_rng(0)
+    places = rng.normal([48.0, 9.0], [0.2, 0.3], size=(50, 2))
+    model = AttentionRegressor(SphereKernel()).fit(places, rng.normal(size=50))
+    variances = [np.var(places[:, 0]), np.var(places[:, 1] * np.cos(np.radians(48)))]
+    first = math.sqrt(sum(variances) / 2) * 50 ** (-1 / 6)
+    steps = 2 * np.log2(model.kernel_.length_scale / first)
+    assert steps == pytest.approx(np.round(steps), abs=0.06)
+    alone = AttentionRegressor(SphereKernel()).fit(np.zeros((5, 2)), np.arange(5.0))
+    half_octaves(alone.kernel_.length_scale, 1.0)
+
+
+# Periods and clocks.
+
+
+def test_phases_of_columns_are_sines_and_cosines():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(0, 9, (20, 3)), rng.normal(size=20)
+    model = AttentionRegressor(PeriodicKernel(4.0, 0.5, columns=[1, 2])).fit(x, y)
+    for q in x[:5] + 4.0 * rng.integers(-3, 4, (5, 3)):
+        score = (np.cos(2 * np.pi * (x[:, 1:] - q[1:]) / 4) - 1).sum(axis=1)
+        p = np.exp(score / (2 * np.pi * 0.5 / 4) ** 2)
+        assert model.predict(q[None])[0] == pytest.approx(p @ y / p.sum())
+
+
+def test_the_clock_on_the_wall():
+    """To the second before and after changes to daylight saving time and back."""
+    zurich = ZoneInfo("Europe/Zurich")
+    changes = [datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 10, 27, 1, tzinfo=UTC)]
+    times = [t + timedelta(seconds=s) for t in changes for s in (-899, -1, 0, 1, 450, 901)]
+    known = pd.date_range("2024-01-01", periods=96, freq="15min", tz="UTC")
+    y = np.random.default_rng(0).normal(size=96)
+    for zone, expected_zone in ((zurich, zurich), (None, UTC)):
+        kernel = PeriodicKernel("day", "3min", time_zone=zone)
+        model = AttentionRegressor(kernel).fit(known.to_frame(name="t"), y)
+        got = model.predict(pd.to_datetime(pd.Series(times, name="t")).to_frame())
+        clock = [pd.Timestamp(t).tz_convert(expected_zone) for t in [*known, *times]]
+        phase = [(t.hour * 60 + t.minute + t.second / 60) / 1440 for t in clock]
+        for p, mean in zip(phase[96:], got, strict=True):
+            score = np.cos(2 * np.pi * (np.array(phase[:96]) - p)) - 1
+            distance = np.sqrt(-2 * score / (2 * np.pi * 3 / 1440) ** 2)
+            weight = np.exp(-(distance**2) / 2 / max(1, distance.min() ** 2 - 3))
+            assert mean == pytest.approx(weight @ y / weight.sum(), abs=1e-5)
+
+
+def test_periods_of_times_are_spans():
+    assert resolved(PeriodicKernel("36h", 1.0), TIMES).period == 1.5
+    assert resolved(PeriodicKernel(pd.offsets.MonthBegin(), 1.0), TIMES).period == "month"
+    assert resolved(GaussianKernel("36h"), TIMES).length_scale == 1.5
+    assert isinstance(resolved(GaussianKernel("loo"), TIMES).length_scale[0], float)
+
+
+WRONG = {
+    "period": (
+        lambda: resolved(PeriodicKernel("loo", 1.0)),
+        r"`period` must be a positive number, got 'loo'\.$",
+    ),
+    "period of times": (
+        lambda: resolved(PeriodicKernel("loo", 1.0), TIMES),
+        r'`period` must be a positive number, or a span such as "30D" or "12h", got \'loo\'\.$',
+    ),
+    "part of the calendar": (
+        lambda: resolved(GaussianKernel("week"), TIMES),
+        r'`length_scale` must be a positive number or "loo", or a span such as .* got \'week\'\.$',
+    ),
+    "part of the calendar, of numbers": (
+        lambda: resolved(PeriodicKernel("week")),
+        r"`period` must be a positive number, got 'week'\.$",
+    ),
+    "span of numbers": (
+        lambda: resolved(GaussianKernel("36h")),
+        r"`length_scale` must be a positive number or \"loo\", got '36h'\.$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_scales(name):
+    call, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_local_linear_is_a_boolean():
+    with pytest.raises(TypeError, match="`local_linear` must be"):
+        resolved(GaussianKernel(1.0, local_linear="yes"))
