@@ -22,6 +22,7 @@ from positional_embeddings.models.hf_config import Model, read_config
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"
 EXAMPLES = json.loads((EXPLORER / "examples.json").read_text(encoding="utf-8"))
+FACTS = json.loads((EXPLORER / "hf_models.json").read_text(encoding="utf-8"))
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}
 LONG = {"max_position_embeddings": 65_536}
 
@@ -84,12 +85,42 @@ SCORED = [
 ]
 SCORED += [
     {**DEEPSEEK, "rope_scaling": {"type": "yarn", "factor": 0.5, "mscale_all_dim": 1.0}},
+    {**DEEPSEEK, "rope_scaling": {"type": "yarn", "mscale_all_dim": 1.0}}
+    | {"original_max_position_embeddings": 1024},
     {**DEEPSEEK, "qk_nope_head_dim": 96},
     {"model_type": "gemma2", "num_hidden_layers": 2, "query_pre_attn_scalar": 144},
     {"model_type": "gemma2", "num_hidden_layers": 2, "attn_logit_softcapping": None},
     {"model_type": "granite", "num_hidden_layers": 1, "attention_multiplier": 0.0078125},
-    {"model_type": "llama", "num_hidden_layers": 1, "attn_scale": 0.1},  # not known
-    {"model_type": "llama", "num_hidden_layers": 1, "some": {"logn": 1}},
+    {"model_type": "falcon_h1", "num_hidden_layers": 1, "key_multiplier": 0.25},
+    {"model_type": "mpt", "num_hidden_layers": 1, "attn_config": {"softmax_scale": 0.5}},
+    {"model_type": "mimo_v2_flash", "num_hidden_layers": 2}
+    | {"layer_types": ["full_attention", "sliding_attention"]},
+    {"model_type": "minimax", "num_hidden_layers": 2, "attn_type_list": [1, 0]},
+    {"model_type": "ministral", "num_hidden_layers": 2},
+    {"model_type": "mistral", "num_hidden_layers": 2, "per_layer_config": {"1": {"head_dim": 32}}},
+    {"model_type": "qwen2", "num_hidden_layers": 2, "use_sliding_window": True}
+    | {"max_window_layers": 1},
+    {"model_type": "cohere2", "num_hidden_layers": 2, "position_embedding_type": "rope_gptj"},
+]
+LLAMA_LAYER = {"model_type": "llama", "num_hidden_layers": 1}
+SCORED += [
+    {**LLAMA_LAYER, **keys}
+    for keys in (
+        {"is_decoder": False, "scale_attn_weights": True, "context_window_size": 32_768},
+        {"router_scale": 2.5, "sliding_window": None},
+        # Not known, or not as compared.
+        {"attn_scale": 0.1},
+        {"scale": 0.1},
+        {"some": {"logn": 1}},
+        {"is_decoder": True},
+        {"sliding_window": 4096},
+        {"position_embedding_type": "absolute"},
+        {"rope_interleave": True},
+    )
+]
+SCORED += [
+    {"model_type": "llama4_text", "num_hidden_layers": 4, "attn_temperature_tuning": flag}
+    for flag in (False, True)
 ]
 WRONG = [
     {},
@@ -176,18 +207,23 @@ def case(config):
     return {"config": config, "count": count, "seq_len": length, "expected": expected}
 
 
+# What the library says of an attention that is not known.
+NOT_KNOWN = "no `AttentionLayer`|attention may differ|was compared"
+
+
 def scores_cases(configs):
-    """Yield what the layers that rotate do with scores, or None if it is not known."""
+    """Yield what layers that rotate do with scores, or None if not known, and the masks of all."""
     for config in configs:
         length = read_config(config).get("max_position_embeddings", 4096)
         try:
             layers = pe.attention_layers(config, length)
             expected = [layer and layer.rope and scores_of(layer) for layer in layers]
+            masks = [layer and mask_of(layer) for layer in layers]
         except ValueError as error:
-            if not re.search("no `AttentionLayer`|attention may differ", str(error)):
+            if not re.search(NOT_KNOWN, str(error)):
                 continue  # no layer is made for other reasons
-            expected = None
-        yield {"config": config, "expected": expected}
+            expected = masks = None
+        yield {"config": config, "expected": expected, "masks": masks}
 
 
 def scores_of(layer):
@@ -197,6 +233,20 @@ def scores_of(layer):
         "bound": layer.softcap,
         "hasSinks": layer.has_sinks,
     }
+
+
+def mask_of(layer):
+    """Return the mask of a layer as the explorer has it."""
+    size, mask = layer.window, layer.mask
+    if mask is None or isinstance(mask, pe.SlidingWindowMask):
+        side = None if mask is None else mask.left
+        return {"kind": "full" if mask is None else "sliding", "size": side, "isCausal": False}
+    causal = pe.CausalMask()
+    inner = {"full": causal}
+    if size is not None:
+        inner = {"sliding": pe.SlidingWindowMask(size - 1, 0), "chunked": pe.ChunkedMask(size)}
+    [kind] = [kind for kind, x in inner.items() if mask in (x, causal | x)]
+    return {"kind": kind, "size": size, "isCausal": True}
 
 
 def example_case(name):
@@ -214,11 +264,15 @@ def window(size):
     return pe.CausalMask() | pe.SlidingWindowMask(size - 1, None)
 
 
+def both_sides(size):
+    return pe.SlidingWindowMask(size, size)
+
+
 def mask_case(kind, size, mask, length, cells):
     attends = ~np.asarray(mask.dense(length)).reshape(length, length)
     shares = attends.reshape(cells, length // cells, cells, length // cells).mean((1, 3))
     return {
-        "mask": {"kind": kind, "size": size},
+        "mask": {"kind": kind, "size": size, "isCausal": mask != both_sides(size)},
         "length": length,
         "sees": attends.astype(int).tolist(),
         "cells": cells,
@@ -254,7 +308,7 @@ LAYER_MASKS = {
 def cases():
     known = [case({"model_type": name}) for name in models()]
     return {
-        "facts": models(),
+        "facts": FACTS,
         "models": [
             *map(example_case, EXAMPLES),
             *known,
@@ -268,6 +322,8 @@ def cases():
         "masks": [
             mask_case("full", None, pe.CausalMask(), 24, 6),
             *(mask_case("sliding", size, window(size), 24, 6) for size in (1, 5, 24, 30)),
+            mask_case("full", None, both_sides(None), 24, 6),
+            *(mask_case("sliding", size, both_sides(size), 24, 6) for size in (1, 5, 23, 24, 30)),
             *(
                 mask_case("chunked", size, pe.CausalMask() | pe.ChunkedMask(size), 24, 8)
                 for size in (1, 5, 24, 30)

@@ -258,7 +258,7 @@ def test_scalings_can_be_tried(opened):
         ('{"model_type": "bert"}', "no `RoPE` rotates as the model type 'bert' does: it has no"),
         ('{"model_type": "llama", "rope_theta": 0}', "`rope_theta` must be a positive finite"),
         ('{"model_type": "new", "head_dim": 64}', "the layout of the model type 'new' is not"),
-        ('{"model_type": "gemma3_text"}', "the configuration must have 'sliding_window'"),
+        ('{"model_type": "t5gemma2_text"}', "the configuration must have 'sliding_window'"),
     ],
 )
 def test_an_error_takes_the_place_of_the_pictures(opened, text, message):
@@ -304,8 +304,7 @@ def test_a_part_without_a_type_is_not_taken_for_text(opened):
 
 def test_lists_of_layers_without_types_show_one_of_each_kind(opened):
     page = opened()
-    config = {"model_type": "bamba", "num_hidden_layers": 8, "attn_layer_indices": [3, 7]}
-    page.fill("#config", json.dumps(config))
+    page.fill("#config", json.dumps({"model_type": "lfm2_moe", "num_hidden_layers": 8}))
     wait_for_updates(page)
     assert page.inner_text("#layers .note") == "1 layer, one of each kind: full attention."
 
@@ -319,6 +318,26 @@ def test_lists_of_layers_that_tell_their_types(opened):
     assert [kind.split()[-1] for kind in kinds[:2]] == ["linear_attention", "attention"]
     assert kinds[0].startswith("8 layers: 6 ")
     assert kinds[1].startswith("2 ")
+    config = {"model_type": "bamba", "num_hidden_layers": 8, "attn_layer_indices": [3, 7]}
+    page.fill("#config", json.dumps(config))
+    wait_for_updates(page)
+    note = "8 layers: 6 x linear_attention, 2 x full attention, 6 layers without rotation."
+    assert shown_layers(page) == note
+
+
+def test_layers_whose_queries_see_later_keys(opened):
+    page = opened()
+    page.fill("#config", json.dumps({"model_type": "modernbert", "local_attention": 64}))
+    wait_for_updates(page)
+    assert shown_layers(page) == "22 layers: 8 x all keys, 14 x 32 keys on each side."
+    assert "mask = " not in page.inner_text("#python code")
+    page.get_by_label("sliding (14)").check()
+    wait_for_updates(page)
+    assert "mask = pe.SlidingWindowMask(32, 32)" in page.inner_text("#python code")
+
+
+def shown_layers(page):
+    return page.inner_text("#layers .note").replace("\N{MULTIPLICATION SIGN}", "x")
 
 
 def test_layout_and_context_can_be_chosen(opened):

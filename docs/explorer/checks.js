@@ -68,8 +68,13 @@ export function positionCount(name, value) {
   return positiveInteger(name, value, { most: 2 ** 63 });
 }
 
+export function integer(name, value, what = "an integer") {
+  if (!Number.isInteger(value)) throw wrongKind(name, value, what);
+  return value;
+}
+
 export function nonNegativeInteger(name, value) {
-  if (!Number.isInteger(value)) throw wrongKind(name, value, "a non-negative integer");
+  integer(name, value, "a non-negative integer");
   if (value < 0) throw wrong(name, "be a non-negative integer", shown(value));
   return value;
 }

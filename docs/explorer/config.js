@@ -54,49 +54,18 @@ const COMMON = [
   ORIGINAL,
   LENGTH,
 ];
-// Types of layers in transformers, and older names of some.
-const LAYER_TYPES = [
-  "chunked_attention",
-  "compressed_sparse_attention",
-  "conv",
-  "full_attention",
-  "heavily_compressed_attention",
-  "hybrid",
-  "hybrid_sliding",
-  "indexed_attention",
-  "linear_attention",
-  "minimax_m3_sparse",
-  "moe",
-  "reference_sliding_attention",
-  "sliding_attention",
-  "window_attention",
-];
-const NEW_NAMES = {
-  attention: "full_attention",
-  deepseek_sparse_attention: "indexed_attention",
-  mamba: "linear_attention",
-  mlp: "moe",
-  qwen_sparse_attention: "indexed_attention",
-};
-
 // What a key is called that could mean positions or attention.
-const MEANS_ATTENTION =
-  /rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk|logn|local_attention|causal|bidirectional|is_decoder|full_attn_idxs|global_key_value_heads|k_eq_v/;
-// Lists of the types of layers, with what their entries mean.
-const TYPE_LISTS = {
-  layer_types: {},
-  layers_block_type: {},
-  block_types: { recurrent: "linear_attention", attention: "sliding_attention" },
-  attn_type_list: { 0: "linear_attention", 1: "full_attention" },
-  hybrid_layer_pattern: { 0: "full_attention", 1: "sliding_attention" },
-  hybrid_override_pattern: { M: "mamba", E: "moe", "*": "full_attention", "-": "moe" },
-};
-// Lists of the layers with full attention: what the others are, and the number of the first layer.
-const FULL_LISTS = {
-  attn_layer_indices: ["linear_attention", 0],
-  full_attn_idxs: ["conv", 0],
-  "linear_attn_config.full_attn_layers": ["linear_attention", 1],
-};
+const MEANS_ATTENTION = new RegExp(
+  "^(?!.*(moe|router)).*(rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk" +
+    "|logn|local_attention|causal|bidirectional|is_decoder|global_key_value_heads|k_eq_v" +
+    "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)",
+);
+// Values in old configurations of all types that change nothing where no code reads them.
+const HARMLESS = { is_decoder: false, scale_attn_weights: true, sliding_window: null };
+// Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
+const OF_OTHERS = ["context_window_size", "offset_alibi"];
+
+const STRING_OR_INFINITY = /"(\\.|[^"\\])*"|Infinity/g;
 
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
 const PATCHES = 1024;
@@ -141,7 +110,8 @@ function checkKnown(what, keys, known) {
 export function parse(text) {
   let value;
   try {
-    value = JSON.parse(text);
+    // Published configurations have Infinity, which Python writes and reads.
+    value = JSON.parse(text.replace(STRING_OR_INFINITY, (x) => (x === "Infinity" ? "1e999" : x)));
   } catch (error) {
     throw wrong("config", "be a JSON object", `text which is no JSON: ${error.message}`);
   }
@@ -149,8 +119,15 @@ export function parse(text) {
   return value;
 }
 
-/** Return a configuration, or its text model's; `facts` is what is known of all models. */
-function textConfig(config, facts) {
+/** Return the keys that the facts of an attention name, with other words of their rules. */
+function keysOf(attention) {
+  const { refused, defaults, settled, advice, unread, ...rules } = attention;
+  const words = JSON.stringify(Object.values(rules)).matchAll(/"([^"]*)"/g);
+  return [...words].map(([, word]) => word);
+}
+
+/** Return a configuration, or its text model's; `models` is what is known of each type. */
+function textConfig(config, models) {
   const text = config.text_config ?? null;
   if (text !== null && !isObject(text)) throw wrong("text_config", "be a dict", shown(text));
   const { model_type: type = null, ...found } = {
@@ -161,23 +138,27 @@ function textConfig(config, facts) {
   if (typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
   // Published parts of a model that are for images have the type of the whole model.
   const part = "patch_size" in found ? "vision" : "text";
-  return { ...found, model_type: factsOf(type, facts)[part] ?? type };
+  return { ...found, model_type: factsOf(type, models)[part] ?? type };
 }
 
-function factsOf(type, facts) {
-  return hasOwn(facts, type) ? facts[type] : {};
+function factsOf(type, models) {
+  return hasOwn(models, type) ? models[type] : {};
 }
 
 /** A configuration with the defaults of its model, and what is known of the model. */
 export class Model {
-  constructor(config, facts) {
-    const given = textConfig(config, facts);
+  #knownTypes;
+
+  /** Read a configuration; `facts` is the object of hf_models.json. */
+  constructor(config, { models, layer_types: knownTypes }) {
+    this.#knownTypes = knownTypes;
+    const given = textConfig(config, models);
     this.type = given.model_type ?? null;
     this.name =
       this.type === null
         ? "a configuration without `model_type`"
         : `the model type ${repr(this.type)}`;
-    this.facts = factsOf(String(this.type), facts);
+    this.facts = factsOf(String(this.type), models);
     this.isKnown = isTrue(this.facts);
     this.defaults = this.facts.defaults ?? {};
     for (const [name, key] of Object.entries(this.facts.names ?? {})) {
@@ -188,6 +169,8 @@ export class Model {
     const rotary = [...BASES, ...SHARES, ...PARAMETERS];
     const plain = Object.entries(this.defaults).filter(([key]) => !rotary.includes(key));
     this.config = withoutNull({ ...Object.fromEntries(plain), ...given });
+    // What attention reads.
+    this.values = { ...this.facts.attention?.defaults, ...given, ...nested(given) };
     this.#check();
     this.given = this.#givenParameters();
     this.labels = Object.keys(this.given).filter((name) => isObject(this.given[name]));
@@ -211,21 +194,19 @@ export class Model {
     }
     this.isRotary = this.#isOn();
     if (refused) throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${refused}.`);
-    const own = Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1));
     const { unread = [], settled = {} } = facts.attention ?? {};
-    const { more_keys: more = [], rotary_switch: [flag] = SWITCH, names = {} } = facts;
-    const known = [...TOP_KEYS, ...own, ...unread, ...more, flag, ...Object.values(names)];
     const alike = Object.keys(settled).filter((key) => (this.published[key] ?? null) === settled[key]);
+    const known = ["rope_interleave", ...this.#knownKeys(), ...unread, ...alike];
     const inner = nested(this.published);
     for (const key of [...rotary, ...Object.keys(inner).filter(isRotary)]) {
-      if ([...known, ...alike].includes(key)) continue;
+      if (known.includes(key)) continue;
       const value = shown(hasOwn(this.published, key) ? this.published[key] : inner[key]);
       throw new WrongInput(
         `\`${key}\` is not known of ${this.name}, got ${value}: its rotation may differ. ` +
           "Leave the key out if the code of the model does not read it.",
       );
     }
-    for (const key of [...BASES, ...own]) {
+    for (const key of [...BASES, ...this.#keysOfBases()]) {
       if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
     }
     for (const key of SHARES) if (hasOwn(config, key)) checks.share(key, config[key]);
@@ -243,6 +224,20 @@ export class Model {
     const [key, usual] = this.facts.rotary_switch ?? SWITCH;
     if (this.type === "nomic_bert" && this.config.rotary_emb_fraction === 0) return false;
     return checks.boolean(key, this.config[key] ?? usual);
+  }
+
+  #keysOfBases() {
+    return Object.values(this.facts.bases ?? {}).flatMap((label) => label.slice(1));
+  }
+
+  /** Return the keys that could mean positions, and are read here. */
+  #knownKeys() {
+    const { facts } = this;
+    const { interleave = false, more_keys: more = [], rotary_switch: [flag] = SWITCH } = facts;
+    const optional = "optional" in facts ? ["position_embedding_type"] : [];
+    const renamed = Object.values(facts.names ?? {});
+    const read = [...TOP_KEYS, LENGTH, ORIGINAL, ...this.#keysOfBases(), ...renamed, ...optional];
+    return [...read, ...more, flag].filter((key) => interleave || key !== "rope_interleave");
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -273,6 +268,7 @@ export class Model {
       types.length ||
       flags.length ||
       checks.featureCount(LAYERS, config[LAYERS] ?? (interval || 1));
+    if (!types.length && count !== null) types = this.#attentionTypes(count);
     if (!types.length) types = this.#defaultTypes(count ?? some, count !== null);
     if (!flags.length) flags = types.map((_, i) => !interval || (i + 1) % interval);
     if (Math.min(types.length, flags.length) < (count ?? types.length)) {
@@ -316,11 +312,12 @@ export class Model {
 
   /** Return the types of layers that the configuration lists, by their newest names. */
   #layerTypes() {
-    const { bases = {}, rotates } = this.facts;
-    const known = [...LAYER_TYPES, ...this.labels, ...Object.keys(bases), ...(rotates ?? [])];
-    for (const [key, meanings] of Object.entries(TYPE_LISTS)) {
-      const listed = this.#listed(key).map((name) => meanings[name] ?? name);
-      const types = listed.map((name) => NEW_NAMES[name] ?? name);
+    const { bases = {}, rotates = [] } = this.facts;
+    const layers = this.#knownTypes;
+    const known = [...layers.known, ...this.labels, ...Object.keys(bases), ...rotates];
+    for (const [key, meanings] of Object.entries(layers.lists)) {
+      const listed = this.#listed(key).map((name) => first(meanings, [name], name));
+      const types = listed.map((name) => first(layers.new_names, [name], name));
       for (const name of types) {
         if (known.includes(name)) continue;
         const all = [...new Set([...known, ...Object.keys(meanings)])].sort();
@@ -332,7 +329,7 @@ export class Model {
       }
       if (types.length) return types;
     }
-    for (const [key, [others, start]] of Object.entries(FULL_LISTS)) {
+    for (const [key, [others, start]] of Object.entries(layers.full_lists)) {
       const full = this.#listed(key);
       if (!full.length) continue;
       const typeOf = (_, i) => (full.includes(start + i) ? "full_attention" : others);
@@ -350,22 +347,39 @@ export class Model {
     throw wrong("per_layer_config", "be a dict from numbers of layers to dicts", shown(own));
   }
 
+  /** Return the types of layers by a rule of their attention, if the configuration lists none. */
+  #attentionTypes(count) {
+    const { first: key, layers = {}, types } = this.facts.attention ?? {};
+    if (key) {
+      const given = checks.nonNegativeInteger(key, this.#valueOf(key));
+      const from = this.#isWindowed() ? given : count;
+      const typeOf = (_, i) => (i < from ? "full_attention" : "sliding_attention");
+      return Array.from({ length: count }, typeOf);
+    }
+    if (types) return this.#typesBy(types, count);
+    const names = Object.keys(layers);
+    return names.length === 1 && names[0] ? Array(count).fill(names[0]) : [];
+  }
+
   #defaultTypes(count, allOfThem) {
     const { types: rule, bases, rotates = [] } = this.facts;
-    if (rule) {
-      const { key = "key", at_key: atKey = "at_key" } = rule;
-      const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
-      const at = (((this.config[atKey] ?? rule.at) % every) + every) % every;
-      let others = this.#listed(rule.flags ?? "");
-      if (!others.length) others = Array.from({ length: count }, (_, i) => i % every !== at);
-      const types = others.map((isOther) => (isTrue(isOther) ? rule.others : rule.type));
-      const found = [...types.slice(0, -1), rule.last ?? types.at(-1)];
-      if (allOfThem || found.some((type) => this.#rotates(type))) return found;
-    }
+    const types = rule ? this.#typesBy(rule, count) : [];
+    if (types.length && (allOfThem || types.some((type) => this.#rotates(type)))) return types;
     let names = bases ? Object.keys(bases) : this.labels;
     if (!names.length) names = rotates;
     if (names.length && allOfThem) this.needed("layer_types");
     return names.length ? names : Array(count).fill(null);
+  }
+
+  /** Return the types of layers by a rule. */
+  #typesBy(rule, count) {
+    const { key = "key", at_key: atKey = "at_key" } = rule;
+    const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
+    const at = checks.integer(atKey, this.config[atKey] ?? rule.at);
+    let others = this.#listed(rule.flags ?? "");
+    if (!others.length) others = Array.from({ length: count }, (_, i) => (i - at) % every !== 0);
+    const types = others.map((isOther) => (isTrue(isOther) ? rule.others : rule.type));
+    return [...types.slice(0, -1), rule.last ?? types.at(-1)];
   }
 
   #rotates(type) {
@@ -429,55 +443,75 @@ export class Model {
   scores(layer) {
     const { attention } = this.facts;
     if (!attention || attention.refused || !this.#knowsAttention()) return null;
-    const { head, softcap, has_mscale: hasMscale, layers, scale } = attention;
-    const values = withoutNull({ ...attention.defaults, ...this.published });
-    const needed = (key) => (hasOwn(values, key) ? values[key] : this.needed(key));
-    // Only sinks go by the type of a layer, and those are in all layers of a model.
-    const seen = hasOwn(layers, layer.type) ? layers[layer.type] : Object.values(layers).find(isTrue);
-    if (seen === null) return null;
-    const size = this.#headSize(layer) + (head ? checks.featureCount(head, needed(head)) : 0);
-    let factor = scale ?? 1 / Math.sqrt(size);
-    if (Array.isArray(scale)) {
-      const [key, power] = scale;
-      factor = checks.positiveNumber(key, needed(key)) ** power;
-    }
-    if (hasMscale && layer.rotates) {
-      const parameters = this.#parameters(layer);
-      const kind = parameters.rope_type ?? parameters.type;
-      if (parameters.mscale_all_dim && kind !== "default") {
-        factor *= yarnMagnitude(parameters.factor, parameters.mscale_all_dim) ** 2;
-      }
-    }
-    const bound = softcap ? (values[softcap] ?? null) : null;
-    return { factor, size, bound, hasSinks: seen?.has_sinks ?? false };
+    const seen = this.seenBy(layer);
+    if (!seen) return null;
+    const { head, softcap } = attention;
+    const unrotated = head ? checks.featureCount(head, this.#valueOf(head)) : 0;
+    const size = this.#headSize(layer) + unrotated;
+    const factor = this.#scale(layer, size);
+    return { factor, size, bound: this.#number(softcap), hasSinks: seen.has_sinks ?? false };
   }
 
-  /** Tell whether no key of the configuration could mean an attention that is not known. */
+  /** Return the factor on the scores, with all that the code of the model multiplies. */
+  #scale(layer, size) {
+    let { scale = null, times, has_mscale: hasMscale } = this.facts.attention;
+    if (Array.isArray(scale)) {
+      const [key, power] = scale;
+      const given = this.#number(key);
+      scale = given === null ? null : given ** power;
+    }
+    const factor = (scale ?? 1 / Math.sqrt(size)) * (this.#number(times) ?? 1);
+    const { scaling } = hasMscale && layer.rotates ? this.arguments(layer, 1) : {};
+    const mscale = scaling?.mscale_all_dim;
+    return mscale ? factor * yarnMagnitude(scaling.factor, mscale) ** 2 : factor;
+  }
+
+  /** Return what is known of what a layer sees, null if it has no attention. */
+  seenBy({ type }) {
+    const { layers = {} } = this.facts.attention ?? {};
+    const kinds = [String(type), ""].filter((kind) => hasOwn(layers, kind));
+    return layers[kinds.find((kind) => [null, "full_attention", kind].includes(type))];
+  }
+
+  /** Return the size of the window or chunk of a layer, by what is known of it; null without. */
+  windowOf({ before, chunk, window: key = chunk }) {
+    const number = this.#isWindowed() ? (this.values[key] ?? null) : null;
+    if (number === null) return null;
+    checks.positiveInteger(key, number);
+    const own = this.values[before] ?? null;
+    return own === null ? number : checks.nonNegativeInteger(before, own) + 1;
+  }
+
+  #isWindowed() {
+    const { switch: key } = this.facts.attention;
+    return key === undefined || checks.boolean(key, this.#valueOf(key));
+  }
+
+  /** Return a value that the attention reads, or throw. */
+  #valueOf(key) {
+    return this.values[key] ?? this.needed(key);
+  }
+
+  /** Return the value of a key of the attention that holds a number, null without. */
+  #number(key) {
+    const value = this.values[key] ?? null;
+    return value === null ? null : checks.positiveNumber(key, value);
+  }
+
+  /** Tell whether all keys that could mean positions or attention are known of the model. */
   #knowsAttention() {
-    const { facts, published, type } = this;
+    const { facts } = this;
     const { attention } = facts;
-    const { layers, scale, settled = {}, types, unread = [] } = attention;
-    const { first: from, head, kv_heads: heads, softcap, switch: flag, value } = attention;
-    const read = new Set([
-      ...TOP_KEYS,
-      ...[LENGTH, ORIGINAL, softcap, heads, head, value, flag, from, types?.key],
-      ...Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1)),
-      ...Object.values(facts.names ?? {}),
-      ...("optional" in facts ? ["position_embedding_type"] : []),
-      ...(OWN_KEYS[type] ?? []),
-    ]);
-    if (!facts.interleave) read.delete("rope_interleave");
-    for (const rule of Object.values(layers)) read.add(rule?.window);
-    for (const key of [...(Array.isArray(scale) ? [scale[0]] : []), ...unread]) read.add(key);
-    const isNested = (name, part) =>
-      isObject(part) && !DICTS.includes(name) && !("model_type" in part);
-    const inner = Object.entries(published)
-      .filter(([name, part]) => isNested(name, part))
-      .flatMap(([name, part]) => Object.entries(part).map(([key, x]) => [`${name}.${key}`, x]));
-    return [...Object.entries(published), ...inner].every(
-      ([key, x]) =>
-        !MEANS_ATTENTION.test(key) || read.has(key) || (key in settled && settled[key] === x),
-    );
+    const { settled: own, unread = [] } = attention;
+    const read = [...unread, ...this.#knownKeys(), ...keysOf(attention), ...OF_OTHERS];
+    const settled = { ...HARMLESS, ...own };
+    return Object.entries(this.values).every(([key, value]) => {
+      const isSettled = hasOwn(settled, key);
+      if (read.includes(key) || !(isSettled || MEANS_ATTENTION.test(key))) return true;
+      const usual = "unrotated" in facts ? ["absolute"] : layoutNames(facts.layout);
+      if (key === "position_embedding_type" && usual.includes(value)) return true;
+      return isSettled && value === settled[key];
+    });
   }
 
   #seqLen(given, kind) {

@@ -254,6 +254,7 @@ const KINDS = {
 
 function maskName(mask) {
   if (mask.kind === "none") return String(mask.layerType);
+  if (!mask.isCausal) return mask.size ? `${format(mask.size, 9)} keys on each side` : "all keys";
   return mask.size ? `${KINDS[mask.kind]} of ${format(mask.size, 9)}` : KINDS[mask.kind];
 }
 
@@ -383,6 +384,11 @@ const MASKS = {
   chunked: (size) => `pe.CausalMask() | pe.ChunkedMask(${size})`,
 };
 
+function maskCode({ kind, size, isCausal }) {
+  if (isCausal) return MASKS[kind](size);
+  return kind === "sliding" ? `pe.SlidingWindowMask(${size}, ${size})` : null; // or none at all
+}
+
 function showPython(rope, mask) {
   const { scaling, sections, layout, ...rest } = rope.given;
   const isPublic = !scaling || scaling.type in SCALINGS;
@@ -401,9 +407,9 @@ function showPython(rope, mask) {
         : null,
   };
   const call = isPublic ? pythonOf("pe.RoPE", values) : 'pe.RoPE.from_hf_config("config.json")';
-  const maskCode = MASKS[mask?.kind]?.(mask.size);
+  const code = mask && maskCode(mask);
   const lines = ["import positional_embeddings as pe", "", `rope = ${call}`];
-  if (maskCode) lines.push(`mask = ${maskCode}`);
+  if (code) lines.push(`mask = ${code}`);
   find("#python code").textContent = lines.join("\n");
 }
 
@@ -619,7 +625,7 @@ function followSite() {
 async function start() {
   const load = async (name) => (await fetch(new URL(name, import.meta.url))).json();
   const [facts, examples] = await Promise.all([load("hf_models.json"), load("examples.json")]);
-  Object.assign(state, { facts: facts.models, examples });
+  Object.assign(state, { facts, examples });
   followSite();
   makeControls();
   listen();

@@ -165,6 +165,12 @@ def test_windows_of_layers():
     assert {layer.window for layer in both} == {None}
 
 
+@pytest.mark.parametrize("given", [{}, {"sliding_window": 5}, {"local_attention": 128}])
+def test_the_window_of_modernbert_decoder_counts_before_its_local_attention(given):
+    windows = {layer.window for layer in layers_of("modernbert-decoder", **given)}
+    assert windows == {None, given.get("sliding_window", 64)}
+
+
 def test_windows_that_are_switched_on():
     off = layers_of("qwen2", sliding_window=5, max_window_layers=1)
     assert [layer.window for layer in off] == [None] * 4
@@ -190,6 +196,9 @@ def test_deepseek_multiplies_its_scores():
     assert layer.rope.head_size == 16
     assert layer.scale == pytest.approx(48**-0.5 * (0.1 * math.log(40) + 1) ** 2, rel=1e-15)
     assert layers_of("deepseek_v3", **sizes)[0].scale is None
+    without = {"type": "yarn", "original_max_position_embeddings": 16, "mscale_all_dim": 1.0}
+    layer = layers_of("deepseek_v3", rope_scaling=without, **sizes)[0]  # 64 / 16 in place of it
+    assert layer.scale == pytest.approx(48**-0.5 * (0.1 * math.log(4) + 1) ** 2, rel=1e-15)
     plain = {"rope_type": "linear", "factor": 2.0}
     assert layers_of("deepseek_v3", rope_scaling=plain, **sizes)[0].scale is None
 

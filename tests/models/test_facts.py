@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import hf_models
-from positional_embeddings import RoPE
+from positional_embeddings import RoPE, attention_layers
 from positional_embeddings.models.facts import models
 from scripts import loaded
 
@@ -226,3 +226,11 @@ def test_types_that_are_known_are_types_of_the_installed_version(writer):
     classes = [x for folder in FOLDERS for x in hf_models.config_classes(folder)]
     known = models().keys() - writer.ALIASES.keys()
     assert known <= {config_class.model_type for config_class in classes}
+
+
+def test_the_window_of_modernbert_decoder_counts_before_its_local_attention():
+    [config_class] = hf_models.config_classes("modernbert_decoder")
+    for given in ({}, {"sliding_window": 32}, {"local_attention": 128, "sliding_window": 32}):
+        layers = attention_layers({"model_type": config_class.model_type, **given})
+        window = config_class(**given).sliding_window
+        assert {layer.window for layer in layers} == {None, window}

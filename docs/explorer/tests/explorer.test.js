@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { askedName, repr, WrongInput } from "../checks.js";
-import { Model } from "../config.js";
+import { Model, parse } from "../config.js";
 import { geometric, log, power } from "../exact.js";
 import * as masks from "../masks.js";
 import * as ropes from "../rope.js";
@@ -75,6 +75,12 @@ test("values are printed as Python prints them", () => {
   assert.deepEqual(values.map(repr), texts);
 });
 
+test("a text may hold Infinity, as texts that Python writes", () => {
+  const text = String.raw`{"a": [Infinity, -Infinity], "b": "\"Infinity"}`;
+  assert.deepEqual(parse(text), { a: [Infinity, -Infinity], b: '"Infinity' });
+  assert.throws(() => parse('{"a": Infinite}'), WrongInput);
+});
+
 test("layers rotate as in the library, and errors are worded alike", { skip: !cases }, () => {
   assert.ok(cases.models.length > 500);
   for (const item of cases.models) {
@@ -82,15 +88,18 @@ test("layers rotate as in the library, and errors are worded alike", { skip: !ca
   }
 });
 
-test("factors on scores are those of the library", { skip: !cases }, () => {
+const plainMask = ({ kind, size, isCausal }) => (kind === "none" ? null : { kind, size, isCausal });
+
+test("factors on scores, and masks, are those of the library", { skip: !cases }, () => {
   let known = 0;
-  for (const { config, expected } of cases.scores) {
+  for (const { config, expected, masks: maskList } of cases.scores) {
     const said = JSON.stringify(config);
     let scores;
     try {
       const model = new Model(config, cases.facts);
       const layers = model.layers(expected?.length ?? model.config.num_hidden_layers);
       scores = layers.map((layer) => (layer.rotates ? model.scores(layer) : null));
+      if (expected) assert.deepEqual(masks.masksOf(model, layers).map(plainMask), maskList, said);
     } catch (error) {
       assert.ok(error instanceof WrongInput, said);
       assert.ok(!expected?.some(Boolean), said);
@@ -131,7 +140,7 @@ test("each layer of the examples has its mask", { skip: !cases }, () => {
 });
 
 test("a window that is missing is named", { skip: !cases }, () => {
-  const config = { model_type: "gemma3_text", num_hidden_layers: 6 };
+  const config = { model_type: "t5gemma2_text", num_hidden_layers: 6 };
   const model = new Model(config, cases.facts);
   assert.throws(() => masks.masksOf(model, model.layers(6)), /must have 'sliding_window'/);
   assert.equal(masks.masksOf(model, model.layers(6), 8)[0].size, 8);
@@ -196,10 +205,11 @@ const FUNCTIONS = {
 /** Return the mask of a list of rules, null if it is none that layers have. */
 function maskOf([causal, rule, ...others]) {
   if (causal?.rule !== "causal" || causal.diagonal || others.length) return null;
-  if (!rule) return { kind: "full", size: null };
-  if (rule.rule === "chunked") return { kind: "chunked", size: rule.size };
+  const isCausal = true;
+  if (!rule) return { kind: "full", size: null, isCausal };
+  if (rule.rule === "chunked") return { kind: "chunked", size: rule.size, isCausal };
   const isWindow = rule.rule === "window" && rule.left !== null;
-  return isWindow ? { kind: "sliding", size: rule.left + 1 } : null;
+  return isWindow ? { kind: "sliding", size: rule.left + 1, isCausal } : null;
 }
 
 test("the test vectors", { skip: !vectors }, () => {

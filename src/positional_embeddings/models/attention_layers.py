@@ -29,7 +29,7 @@ from positional_embeddings.models.hf_config import (
     without_none,
 )
 from positional_embeddings.rotary.rope import RoPE
-from positional_embeddings.rotary.scaling import yarn_magnitude
+from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
 # So many tokens that a window holds few of them.
 _FAR = 2**40
@@ -349,7 +349,7 @@ class _Reader:
             rope=rope,
             mask=mask,
             bias=self._bias(heads, size),
-            scale=self._scale(layer, size),
+            scale=self._scale(rope, size),
             softcap=self._number(facts.softcap),
             window=window,
             has_sinks=rule.has_sinks,
@@ -407,7 +407,7 @@ class _Reader:
         inner = SlidingWindowMask(number - 1, 0) if rule.chunk is None else ChunkedMask(number)
         return number, causal | inner
 
-    def _scale(self, layer: Layer, size: int) -> float | None:
+    def _scale(self, rope: RoPE | None, size: int) -> float | None:
         """Return the factor on the scores, with all that the code of the model multiplies."""
         scale: Any = self.facts.scale
         if isinstance(scale, Sequence):
@@ -416,11 +416,9 @@ class _Reader:
             scale = None if given is None else checks.positive_number(key, given) ** power
         times = self._number(self.facts.times)
         times = 1 if times is None else checks.positive_number(str(self.facts.times), times)
-        if self.facts.has_mscale and layer.rotates:
-            parameters = self.model.parameters(layer)
-            mscale = parameters.get("mscale_all_dim")
-            if mscale and parameters.get("rope_type", parameters.get("type")) != "default":
-                times *= yarn_magnitude(parameters["factor"], mscale) ** 2
+        scaling = None if rope is None else rope.scaling
+        if self.facts.has_mscale and isinstance(scaling, YaRNScaling) and scaling.mscale_all_dim:
+            times *= yarn_magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
         scale = times * (size**-0.5 if scale is None else scale)
         return None if scale == size**-0.5 else scale
 
