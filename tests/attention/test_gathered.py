@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import positional_embeddings as pe
 from positional_embeddings import ListMask, attention_weights, scaled_dot_product_attention
 from positional_embeddings.attention import gathered
+from positional_embeddings.biases.bias import Bias
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 BATCH, HEADS, FEATURES = 2, 4, 3
@@ -107,13 +108,17 @@ def test_equals_the_dense_mask(backend, case, data):
         "enable_gqa": True,
         "return_lse": True,
     }
+    if case.q_len != case.k_len and isinstance(bias, Bias):
+        options["offset"] = case.k_len - case.q_len
     sinks = data.draw(st.sampled_from([None, np.linspace(-1, 1, HEADS)]))
     mask, hidden = case.mask(data.draw(st.sampled_from([np.asarray, backend.array]))), case.hidden()
     if case.q_len <= case.k_len and data.draw(st.booleans()):
         mask = data.draw(st.sampled_from([mask | pe.CausalMask(), pe.CausalMask() | mask]))
+        options["offset"] = case.k_len - case.q_len
         hidden = hidden | pe.CausalMask().dense(case.q_len, case.k_len)[None, None, :, :, 0]
+    of_dense = options if isinstance(bias, Bias) else options | {"offset": None}
     expected = scaled_dot_product_attention(
-        q, k, v, mask=hidden, bias=bias, sinks=sinks, **options, **LAST
+        q, k, v, mask=hidden, bias=bias, sinks=sinks, **of_dense, **LAST
     )
     arrays = {"bias": bias, "sinks": sinks}
     arrays = {
@@ -136,7 +141,8 @@ def test_in_other_layouts(case):
     mask, hidden = case.mask(), case.hidden()
     expected = scaled_dot_product_attention(q, k, v, mask=hidden, **LAST)
     merged = [np.transpose(x, (3, 2, 1, 0)).reshape(FEATURES, -1, HEADS * BATCH) for x in (q, k, v)]
-    got = scaled_dot_product_attention(*merged, mask=mask, bias=0.0 * pe.ALiBiBias(HEADS))
+    options = {"bias": 0.0 * pe.ALiBiBias(HEADS), "offset": case.k_len - case.q_len}
+    got = scaled_dot_product_attention(*merged, mask=mask, **options)
     got = got.reshape(FEATURES, -1, HEADS, BATCH).transpose(3, 2, 1, 0)
     np.testing.assert_allclose(got, expected, atol=1e-12)
     for order in ((0, 2, 1, 3), (3, 2, 1, 0), (3, 2, 0, 1), (2, 0, 3, 1)):
@@ -387,3 +393,17 @@ def test_no_device_is_waited_for(backend, pytestconfig):
             lambda mask=mask: scaled_dot_product_attention(x, x, x, mask=mask)
         )
         assert counts.waits == counts.from_device == 0
+
+
+@pytest.mark.parametrize("bias", [None, pe.ALiBiBias(1)])
+@pytest.mark.parametrize("k_len", [2, 5])
+def test_positions_of_other_things_are_given(bias, k_len):
+    """Where keys are other things than queries, nothing says where the first query is."""
+    lists = ListMask([[0], [1], [0]])
+    arrays = np.ones((1, 3)), np.ones((1, k_len)), np.arange(float(k_len))[None]
+    mask = lists | pe.SlidingWindowMask(9, 9) if bias is None else lists
+    with pytest.raises(ValueError, match=r"^`offset` must be given beside a `ListMask` unless"):
+        scaled_dot_product_attention(*arrays, mask=mask, bias=bias)
+    got = scaled_dot_product_attention(*arrays, mask=mask, bias=bias, offset=0)
+    np.testing.assert_array_equal(got, [[0, 1, 0]])
+    np.testing.assert_array_equal(scaled_dot_product_attention(*arrays, mask=lists), [[0, 1, 0]])

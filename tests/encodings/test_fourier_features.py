@@ -365,3 +365,13 @@ def test_floats_are_the_numbers_that_they_are():
         expected = [float(f(angle)) for angle in angles for f in (mpmath.sin, mpmath.cos)]
     np.testing.assert_allclose(rounded.encode(x)[:, 0], expected, rtol=0, atol=3e-16)
     assert np.abs(rounded.encode(x) - exact.encode(x)).max() > 1e-3
+
+
+@pytest.mark.parametrize("by", [1_700_000_000_123_456_789, -(2**53) - 1])
+def test_far_integers_move_exactly(by):
+    waves = FourierFeatures.sinusoidal(8)
+    zero, plane = np.asarray([0]), FourierFeatures([[1.0, 0.5], [0.25, 3.0]])
+    moved = waves.shift(waves.encode(zero), by)
+    np.testing.assert_allclose(moved, waves.encode(np.asarray([by])), rtol=0, atol=1e-12)
+    moved = plane.shift(plane.encode(np.zeros(2, dtype=int)), [by, 3])
+    np.testing.assert_allclose(moved, plane.encode(np.asarray([by, 3])), rtol=0, atol=1e-12)

@@ -409,7 +409,7 @@ def test_many_coordinates():
     x = np.zeros((300, 4))
     x[:200] = np.random.default_rng(0).standard_normal((200, 4))
     options = {"kernel": "periodic", "period": 5.0, "length_scale": 20.0}
-    drawn = random_fourier._spectrum("periodic", 20.0, None, 5.0, False, 300)
+    drawn = random_fourier._spectrum(300, "periodic", 20.0, None, 5.0, False)
     rows = [row.split() for row in random_fourier._digits(drawn, 4, 0)]
     frequencies = np.asarray(rows, dtype=float)
     got = random_fourier_encoding(x, 8, rng=0, **options)

@@ -249,3 +249,15 @@ def test_tokens_beyond_the_tables_of_a_rope(size):
         got = attended(step, tokens, layers, slice(first, first + 1))
         for one, want in zip(got, expected, strict=True):
             np.testing.assert_allclose(one, want[:, :, first : first + 1], atol=2e-6)
+
+
+def test_a_layer_that_the_first_step_left_out_is_refused():
+    """Its buffers hold zeros in place of the tokens of that step."""
+    layers = [AttentionLayer(1, 4, mask=CausalMask(), **LAST)] * 2
+    cache, step = DecoderCache.empty(layers, 1, 8).step(2)
+    x = np.ones((1, 1, 2, 4))
+    step.attend(0, x, x, x)
+    _, step = cache.step(1)
+    step.attend(0, *[x[:, :, :1]] * 3)
+    with pytest.raises(ValueError, match=r"`buffer` must hold the tokens before the step, got one"):
+        step.attend(1, *[x[:, :, :1]] * 3)

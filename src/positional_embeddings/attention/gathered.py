@@ -150,11 +150,11 @@ def _of_block(inputs: _Inputs, queries: Array, listed: Array, columns: int) -> A
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
     bias = scores.bias_at_pairs(at, keys)
-    if lists._largest is None:  # lists are not checked: NaN for a key that is not there
+    if lists._largest is None:  # lists are not checked: NaN for what is neither a key nor -1
         zero, nan = (
             xp.asarray(x, dtype=space.dtype, device=space.device) for x in (0, float("nan"))
         )
-        wrong = scores.aligned("mask", xp.where(is_there | (listed < 0), zero, nan)[..., None])
+        wrong = scores.aligned("mask", xp.where(is_there | (listed == -1), zero, nan)[..., None])
         bias = wrong if bias is None else bias + wrong
     # Each query becomes a row of its own.
     query, hidden, bias, sinks = (
@@ -162,7 +162,8 @@ def _of_block(inputs: _Inputs, queries: Array, listed: Array, columns: int) -> A
     )
     key = space.take_entries(key, keys, key.ndim - 2)
     if value is None:  # the mean of the rows of the unit matrix are the weights themselves
-        value = xp.eye(keys.shape[1], columns, dtype=space.dtype, device=space.device)
+        unit = np.eye(keys.shape[1], columns)  # dask makes none that is not square
+        value = xp.asarray(unit, dtype=space.dtype, device=space.device)
     else:
         value = space.take_entries(value, keys, value.ndim - 2)
     scores = scores._replace(sinks=sinks)

@@ -120,6 +120,14 @@ class Rules(NamedTuple):
         }
         return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
 
+    def _check_lists(self) -> None:
+        """Check that no rule of positions is beside lists of keys that are other things."""
+        lists, others = self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
+        if lists is not None and (others is not None or isinstance(self.bias, Bias)):
+            what = "be given beside a `ListMask` unless there are as many queries as keys"
+            hint = " Pass 0 to count queries and keys alike, or the position of the first query."
+            raise wrong_value("offset", what, "None", hint)
+
     def first_query(self, layout: Layout, space: Space) -> int:
         """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
@@ -131,6 +139,8 @@ class Rules(NamedTuple):
             return 0
         if 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
             return 0
+        if offset is None and q_len != k_len:
+            self._check_lists()
         first = first_position(q_len, k_len, offset, space)
         if first + q_len > k_len >= q_len:
             what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"

@@ -110,6 +110,12 @@ class Stored:
             raise wrong_value("buffer", "hold the tokens before the step", came, hint)
         end[0] = after
 
+    def begin(self, buffer: Array, lengths: HostArray, space: Space) -> None:
+        """Know a new buffer as one that holds the tokens so far, so that no step leaves it out."""
+        end = self._end_of(buffer, space)
+        if end is not None and end[0] is None:
+            end[0] = lengths
+
     def _end_of(self, buffer: Array, space: Space) -> list[HostArray | None] | None:
         """Return what holds the lengths after the last step that has stored in the same memory."""
         address = space.address(buffer)

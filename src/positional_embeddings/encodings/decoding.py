@@ -51,10 +51,13 @@ def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
     """Return points, each found in what those before it leave over, and half a cycle from them."""
     xp, tops = space.xp, []
     shape = grid.points.shape[1], encodings.shape[1]
+    numbers = xp.arange(shape[0], dtype=space.integer, device=space.device)[:, None]
     is_taken = xp.zeros(shape, dtype=xp.bool, device=space.device)
     for _ in range(count):
         similarity = xp.where(is_taken, -inf, grid.encodings.T @ encodings)
-        start = xp.argmax(similarity, axis=0)
+        # `argmax` of array-api-strict needs int64.
+        is_best = similarity == xp.max(similarity, axis=0)
+        start = xp.min(xp.where(is_best, numbers, shape[0] - 1), axis=0)
         point, encoding = (xp.take(x, start, axis=1) for x in (grid.points, grid.encodings))
         apart = xp.abs(grid.points[:, :, None] - point[:, None, :])
         is_taken = is_taken | xp.all(apart <= grid.half_cycle[:, :, None], axis=0)

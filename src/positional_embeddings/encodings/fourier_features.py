@@ -474,7 +474,8 @@ class FourierFeatures(checks.CheckedLayer):
             wave. With fewer than 4, a neighbouring peak may be found.
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
-            encoding is a sum of. If None, one.
+            encoding is a sum of. If None, one. Beyond the number that it is a sum of, points are
+            invented, and the others move a little.
 
         Returns
         -------
@@ -520,8 +521,11 @@ class FourierFeatures(checks.CheckedLayer):
         space = space_of(encoding=encoding)
         if namespace.is_real_number(by) or isinstance(by, list | tuple):
             numbers = features.one_or_each("by", by, checks.finite_number)
+            # Integers that floats round are exact as integers.
+            are_far = all(isinstance(x, int) for x in numbers) and max(map(abs, numbers)) > 2**53
+            dtype = space.integer if are_far else space.widest
             numbers = numbers[0] if namespace.is_real_number(by) else numbers
-            by = space.xp.asarray(numbers, dtype=space.widest, device=space.device)
+            by = space.xp.asarray(numbers, dtype=dtype, device=space.device)
         space = space_of(encoding=encoding, by=by)
         self._check_encoding("encoding", encoding, space)
         checks.real("by", by, space.xp)

@@ -18,11 +18,13 @@ class ListMask(Mask):
     """A query sees the keys of its list, such as neighbours.
 
     An attention gathers these keys: its time and memory grow as the lists, not as queries times
-    keys. So it does for what ``ListMask(...) | mask`` leaves, with `mask` evaluated at the listed
-    pairs alone. By ``&`` and ``~`` all pairs are evaluated.
+    keys. The same holds for ``ListMask(...) | mask``, with `mask` evaluated at the listed pairs
+    alone. With ``&`` and ``~`` all pairs are evaluated, and an array of a mask takes queries times
+    keys times the longest list.
 
     Lists belong to queries by their order, and a key is its index in the arrays: `offset` and
-    `positions` move neither. There may be more queries than keys.
+    `positions` move neither. There may be more queries than keys; other masks and biases beside
+    the lists then ask for an `offset`.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ class ListMask(Mask):
         `indices`, or a key is twice in a list or below -1, where that can be read; as an array or
         in an attention, if there is not one list for each query, or a key is not among the keys.
         Lists on a GPU, lazy or in a trace are not read: an attention gives NaN for a query with a
-        key that is not there.
+        key that is not there, and counts a key twice that is twice in a list.
 
     Examples
     --------

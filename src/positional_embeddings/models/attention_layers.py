@@ -419,8 +419,9 @@ class _Reader:
         scaling = None if rope is None else rope.scaling
         if self.facts.has_mscale and isinstance(scaling, YaRNScaling) and scaling.mscale_all_dim:
             times *= yarn_magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
-        scale = times * (size**-0.5 if scale is None else scale)
-        return None if scale == size**-0.5 else scale
+        if scale is None and times == 1:
+            return None
+        return float(times * (size**-0.5 if scale is None else scale))
 
     def _check_keys(self, published: Mapping[str, Any]) -> None:
         """Refuse keys that could mean positions or attention, and are not known of the model."""

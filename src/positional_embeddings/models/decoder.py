@@ -230,7 +230,11 @@ class DecoderCache(WeightedLayer):
             can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
             another shape.
         """
+        are_new = [cache._stored is None for cache in self.caches]
         pairs = [cache.step(tokens) for cache in self.caches]
+        if any(are_new):
+            begun = zip(pairs, are_new, strict=True)
+            self._begin([step if is_new else None for (_, step), is_new in begun])
         counted = pairs[0][1].positions
         following = self._with(caches=tuple([cache for cache, _ in pairs]))
         if positions is not None:
@@ -252,6 +256,17 @@ class DecoderCache(WeightedLayer):
             _known={},
         )
         return following, step
+
+    def _begin(self, steps: list[KVStep | None]) -> None:
+        """Know buffers in which nothing is stored yet, so that no layer is left out of a step."""
+        for pair, number in zip(self.buffers, self._cache_of, strict=True):
+            step = steps[number]
+            if step is None or step._after is None or np.any(step._cache.lengths):
+                continue
+            for buffer in pair or ():
+                space, stored = space_of(buffer=buffer), step._cache._stored
+                if stored is not None and not space.is_compiling:
+                    stored.begin(buffer, step._cache.lengths, space)
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""

@@ -4,6 +4,7 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 """
 
 from datetime import tzinfo
+from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
@@ -140,7 +141,8 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
     """Return columns, by name or index, as indices."""
     known = [*range(n_columns), *names]
     for i, column in enumerate(columns):
-        if isinstance(column, bool) or column not in known:
+        is_plain = isinstance(column, str | Integral) and not isinstance(column, bool)
+        if not is_plain or column not in known:
             raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
     return [known.index(column) % n_columns for column in columns]
 

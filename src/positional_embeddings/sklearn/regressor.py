@@ -371,6 +371,8 @@ def _columns_of(name: str, array: Array) -> HostArray:
 
 def _weight_of(sample_weight: Any, X: Array) -> Array:
     """Return the weight of each sample, the largest 1, and none above 0 negligible."""
+    if isinstance(sample_weight, complex):  # of which scikit-learn takes the real part
+        raise wrong_type("sample_weight", "hold real numbers", shown(sample_weight))
     weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weight = space_of(weight=weight).to_numpy(weight).astype(np.float64)
     return np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
@@ -378,7 +380,10 @@ def _weight_of(sample_weight: Any, X: Array) -> Array:
 
 def _codes_of(groups: Any, X: Array) -> HostArray:
     """Return a number for each label of groups."""
-    labels = np.asarray(groups)
+    try:
+        labels = np.asarray(groups)
+    except ValueError:  # lists of different lengths
+        raise wrong_value("groups", "be an array", shown(groups)) from None
     if labels.shape != (X.shape[0],):
         what = f"have one value for each of {X.shape[0]} samples"
         raise wrong_value("groups", what, f"shape {labels.shape}")
