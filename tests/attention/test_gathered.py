@@ -275,8 +275,8 @@ def test_gradients_in_pytorch(kind):
     results = []
     for mask in (case.mask(), torch.asarray(case.hidden())):
         arrays = [torch.asarray(x).requires_grad_() for x in case.arrays()]
-        bias = pe.ALiBiBias(HEADS)
-        got = scaled_dot_product_attention(*arrays, mask=mask, bias=bias, **LAST)
+        options = {"bias": pe.ALiBiBias(HEADS), "offset": case.k_len - case.q_len}
+        got = scaled_dot_product_attention(*arrays, mask=mask, **options, **LAST)
         (got**2).sum().backward()
         results.append([got.detach(), *(x.grad for x in arrays)])
     for result, expected in zip(*results, strict=True):
