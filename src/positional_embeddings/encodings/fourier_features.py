@@ -43,7 +43,7 @@ class FourierFeatures(checks.CheckedLayer):
 
     Parameters
     ----------
-    frequencies : array_like of float, shape (waves,) or (waves, coordinates)
+    frequencies : list or array of float, shape (waves,) or (waves, coordinates)
         :math:`\omega`, radians in a unit of each coordinate, within 2**103; at most 2**19 waves.
         With one axis, points are numbers; with two, they have their coordinates on axis 0.
     weights : float, or sequence of float, default 1.0
@@ -261,7 +261,7 @@ class FourierFeatures(checks.CheckedLayer):
             `grid_cell_encoding`: its fields are :math:`2/\sqrt{3}` of it apart.
         orientations : float, or list, tuple or 1-D NumPy array of floats, default 0.0
             Angle of the first of three waves to the x axis, in radians, for all scales or each.
-        offsets : array_like, shape (2,) or (scales, 2), default (0.0, 0.0)
+        offsets : list or array of float, shape (2,) or (scales, 2), default (0.0, 0.0)
             Point (x, y) where a pattern has a crest: the phases of all scales or of each.
 
         Returns
@@ -467,7 +467,7 @@ class FourierFeatures(checks.CheckedLayer):
         ----------
         encoding : array, shape (2 * waves, *S)
             Encodings, with noise or without, or sums of the encodings of several points.
-        bounds : array_like, shape (coordinates, 2), or (2,) if `frequencies` have one axis
+        bounds : list or array of float, shape (coordinates, 2), or (2,) for numbers
             Least and largest value of each coordinate.
         resolution : int, or a sequence of one for each coordinate, optional
             Number of points of the grid along a coordinate. If None, 10 to a cycle of the fastest
