@@ -207,7 +207,7 @@ VALUE_ERRORS = {
     "cycles_of(np.asarray([10**17], 'M8[Y]'), 'day')": "`times` must be within the years of datetime64[D], got dtype datetime64[Y].",
     "cycles_of(np.zeros((), 'M8'), 'day')": "`times` must have a unit, got dtype datetime64.",
     "elapsed(DATES, DATES, 'D')": "`origin` must be one date, got numpy.ndarray of shape (1,).",
-    "elapsed(DATES, np.datetime64('NaT', 's'), 'D')": "`origin` must be one date, got np.datetime64('NaT','s').",
+    "elapsed(DATES, np.datetime64('NaT', 's'), 'D')": f"`origin` must be one date, got {np.datetime64('NaT', 's')!r}.",
     "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 'Y'.",
 }
 TYPE_ERRORS = {
