@@ -407,3 +407,9 @@ def test_positions_of_other_things_are_given(bias, k_len):
     got = scaled_dot_product_attention(*arrays, mask=mask, bias=bias, offset=0)
     np.testing.assert_array_equal(got, [[0, 1, 0]])
     np.testing.assert_array_equal(scaled_dot_product_attention(*arrays, mask=lists), [[0, 1, 0]])
+
+
+def test_many_lists_are_told_by_their_number():
+    bounds = np.arange(2001)
+    text = repr(ListMask.from_csr(bounds, np.zeros(2000, dtype=int)))
+    assert text == "ListMask(<numpy.ndarray of shape (2000,)>, <2001 numbers>)"

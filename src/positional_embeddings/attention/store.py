@@ -112,7 +112,7 @@ class Stored:
 
     def begin(self, buffer: Array, lengths: HostArray, space: Space) -> None:
         """Know a new buffer as one that holds the tokens so far, so that no step leaves it out."""
-        end = self._end_of(buffer, space)
+        end = None if space.is_compiling else self._end_of(buffer, space)
         if end is not None and end[0] is None:
             end[0] = lengths
 

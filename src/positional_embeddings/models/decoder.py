@@ -260,13 +260,11 @@ class DecoderCache(WeightedLayer):
     def _begin(self, steps: list[KVStep | None]) -> None:
         """Know buffers in which nothing is stored yet, so that no layer is left out of a step."""
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
-            step = steps[number]
+            step: Any = steps[number]
             if step is None or step._after is None or np.any(step._cache.lengths):
                 continue
             for buffer in pair or ():
-                space, stored = space_of(buffer=buffer), step._cache._stored
-                if stored is not None and not space.is_compiling:
-                    stored.begin(buffer, step._cache.lengths, space)
+                step._cache._stored.begin(buffer, step._cache.lengths, space_of(buffer=buffer))
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""
