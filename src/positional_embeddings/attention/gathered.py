@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
+from positional_embeddings.arrays.namespace import Array, drop_none, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention import at_once
 from positional_embeddings.attention.plan import row_lengths
 from positional_embeddings.attention.scores import Scores, slice_broadcast
-from positional_embeddings.masks.lists import ListMask
+from positional_embeddings.masks.lists import ListMask, Queries
 from positional_embeddings.masks.mask import Mask
 
 # Numbers of the keys that a block of queries gathers: few enough for a core's cache
@@ -76,7 +76,7 @@ def _of_groups(inputs: _Inputs, columns: int) -> Array:
         for at in cuts(len(queries), _block_size(inputs, longest))
     ]
 
-    def of_block(queries: HostArray, longest: int) -> Array:
+    def of_block(queries: Queries, longest: int) -> Array:
         return _of_block(inputs, queries, inputs.lists._of(queries, longest, space), columns)
 
     if space.loops() is not None:
@@ -88,7 +88,7 @@ def _of_groups(inputs: _Inputs, columns: int) -> Array:
         output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
         stops = np.cumsum([len(queries) for queries, _ in blocks]).tolist()
 
-        def work(piece: tuple[int, tuple[HostArray, int]]) -> None:
+        def work(piece: tuple[int, tuple[Queries, int]]) -> None:
             stop, block = piece
             output[..., stop - len(block[0]) : stop, :] = of_block(*block)
 
@@ -112,15 +112,15 @@ def _block_size(inputs: _Inputs, longest: int) -> int:
     return max(1, most // max(1, numbers))
 
 
-def _scanned(inputs: _Inputs, queries: HostArray, longest: int, columns: int) -> Array:
+def _scanned(inputs: _Inputs, queries: Queries, longest: int, columns: int) -> Array:
     """Return what the queries of a group give, by a loop of the library over equal blocks."""
     space, size = inputs.scores.space, min(_block_size(inputs, longest), len(queries))
     loops: Any = space.loops()
     xp, whole = space.xp, len(queries) // size * size
     lists = inputs.lists._of(queries, longest, space)
     blocks = [
-        xp.reshape(xp.asarray(array)[:whole, ...], (-1, size, *array.shape[1:]))
-        for array in (queries, lists)
+        xp.reshape(array[:whole, ...], (-1, size, *array.shape[1:]))
+        for array in (_indices(queries, space), lists)
     ]
 
     def attend_next(_: None, block: list[Array]) -> tuple[None, Array]:
@@ -141,7 +141,7 @@ def _of_block(inputs: _Inputs, queries: Array, listed: Array, columns: int) -> A
     space, xp = scores.space, scores.space.xp
     query, array_of_bias = (_queries_of(array, queries, space) for array in (query, scores.bias))
     scores = scores._replace(bias=array_of_bias)
-    at = xp.asarray(queries, dtype=space.integer, device=space.device)[:, None]
+    at = _indices(queries, space)[:, None]
     is_there = (listed >= 0) & (listed < key.shape[-2])
     keys = xp.where(is_there, listed, 0)
     hidden = scores.aligned("mask", (listed < 0)[..., None])
@@ -175,7 +175,14 @@ def _queries_of(array: Array, queries: Array, space: Space) -> Array:
     """Return some queries of an array, (..., query, last), unless it is one for all."""
     if array is None or callable(array) or array.shape[-2] == 1:
         return array
-    if isinstance(queries, np.ndarray) and queries[-1] - queries[0] < len(queries):
-        return span_of((int(queries[0]), int(queries[-1]) + 1)).take(array, -2, space)
-    at = space.xp.asarray(queries, dtype=space.integer, device=space.device)
-    return space.take_entries(array, at, array.ndim - 2)
+    if isinstance(queries, range):
+        return span_of((queries.start, queries.stop)).take(array, -2, space)
+    return space.take_entries(array, _indices(queries, space), array.ndim - 2)
+
+
+def _indices(queries: Array, space: Space) -> Array:
+    """Return the indices of queries as an array."""
+    like = {"dtype": space.integer, "device": space.device}
+    if isinstance(queries, range):
+        return space.xp.arange(queries.start, queries.stop, **like)
+    return space.xp.asarray(queries, **like)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
@@ -11,6 +12,9 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, L
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import Points
+
+# Ascending queries; without gaps a range, which a compiler need not trace.
+Queries: TypeAlias = range | HostArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,10 +144,10 @@ class ListMask(Mask):
         """The number of lists."""
         return self.indices.shape[0] if self.indptr is None else len(self.indptr) - 1
 
-    def _groups(self) -> list[tuple[HostArray, int]]:
+    def _groups(self) -> list[tuple[Queries, int]]:
         """Return queries whose lists have like lengths, and the longest of these, of each group."""
         if self.indptr is None:
-            return [(np.arange(self._count), self.indices.shape[1])]
+            return [(range(self._count), self.indices.shape[1])]
         lengths = np.diff(self.indptr)
         # The longest list of a group is less than 1.5 times as long as the shortest one.
         mantissa, exponent = np.frexp(lengths)
@@ -151,13 +155,13 @@ class ListMask(Mask):
         groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
         return [(queries, max(1, int(lengths[queries].max()))) for queries in groups]
 
-    def _of(self, queries: HostArray, longest: int, space: Space) -> Array:
+    def _of(self, queries: Queries, longest: int, space: Space) -> Array:
         """Return the lists of ascending queries, without gaps unless there is `indptr`."""
         if self.indptr is None:
             return self.indices[int(queries[0]) : int(queries[-1]) + 1, ...]
         bounds, xp = np.asarray(self.indptr), space.xp
         entries = bounds[queries][:, None] + np.arange(longest)
-        is_listed = entries < bounds[queries + 1][:, None]
+        is_listed = entries < bounds[1:][queries][:, None]
         like = {"dtype": space.integer, "device": space.device}
         keys = space.take_entries(self.indices, xp.asarray(entries * is_listed, **like), 0)
         return xp.where(xp.asarray(is_listed, device=space.device), keys, -1)
@@ -178,7 +182,7 @@ class ListMask(Mask):
     def _hides(self, q: Points, k: Points) -> Array:
         space, queries, keys = q.space, q.indices[..., 0], k.indices
         longest = max(longest for _, longest in self._groups())
-        lists = self._in_library(space)._of(np.arange(self._count), longest, space)
+        lists = self._in_library(space)._of(range(self._count), longest, space)
         lists = lists if lists.ndim > 2 else lists[..., None]
         has_list = (queries >= 0) & (queries < self._count)
         lists = space.take_entries(lists, space.xp.where(has_list, queries, 0), 0)
