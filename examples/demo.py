@@ -188,6 +188,7 @@ def draw(path, record, fills, maps):
     panels["record"].set(title="CO$_2$ in the air at Mauna Loa, by GapFiller")
     panels["record"].legend(loc="upper left")
     panels["gap"].set(title="Its longest gap, 18 weeks", ylim=(314, 325))
+    panels["gap"].set_xticks([1963.5, 1964, 1964.5, 1965])
     colors = {method: f"C{i}" for i, method in enumerate(FILLS)}
     for name, column, label in (
         ("errors", "RMSE", "RMSE (ppm)"),
@@ -199,7 +200,7 @@ def draw(path, record, fills, maps):
     panels["errors"].set_title("Error of filling gaps")
     panels["bands"].set_title("Bands of 95 %")
     panels["bands"].axhline(0.95, color="black", lw=1)
-    panels["bands"].legend(loc="lower left")
+    panels["bands"].legend(loc="lower left", framealpha=1)
     rivals = maps.drop("ridge, raw columns").iloc[::-1, :2].rename(lambda n: n.replace(", ", ",\n"))
     rivals.plot.barh(ax=panels["maps"], width=0.7, color=["C0", "C3"])
     panels["maps"].set(title="A map of 100,000 temperatures", xlabel="RMSE (degrees)", ylabel="")
