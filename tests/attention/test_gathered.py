@@ -340,7 +340,7 @@ def test_other_masks_are_evaluated_at_the_pairs_alone():
     x = np.ones((2, 50))
     lists = ListMask(np.arange(50)[:, None] // 2 * np.ones(1, int))
     scaled_dot_product_attention(x, x, x, mask=lists | pe.FunctionMask(near), block_size=20)
-    assert asked == [(20, 1), (20, 1), (10, 1)]
+    assert sorted(asked) == [(10, 1), (20, 1), (20, 1)]  # threads take blocks in any order
 
 
 def test_memory_is_of_blocks():
