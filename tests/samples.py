@@ -901,6 +901,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "bounds": [[-3.0, 3.0], [-3.0, 3.0]],
                 "resolution": 8,
                 "count": 2,
+                "return_strength": True,
             },
         )
     ],

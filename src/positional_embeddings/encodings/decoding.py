@@ -39,7 +39,10 @@ class Top(NamedTuple):
 
 
 def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
-    """Return the points of encodings (2 * wave, n), best ones first, (count * coordinate, n)."""
+    """Return the points of encodings (2 * wave, n), best ones first, and then their strengths.
+
+    Both are rows, (count * coordinate + count, n).
+    """
     xp = space.xp
     grid = Grid(*(xp.asarray(x, dtype=space.dtype, device=space.device) for x in grid))
     length = max(1, _NUMBERS_OF_A_BLOCK // (grid.points.shape[0] * grid.points.shape[1]))
@@ -48,7 +51,10 @@ def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
 
 
 def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
-    """Return points, each found in what those before it leave over, and half a cycle from them."""
+    """Return points, each found in what those before it leave over, and half a cycle from them.
+
+    Their strengths are further rows.
+    """
     xp, tops = space.xp, []
     shape = grid.points.shape[1], encodings.shape[1]
     numbers = xp.arange(shape[0], dtype=space.integer, device=space.device)[:, None]
@@ -69,7 +75,8 @@ def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
         tops[i % count] = top = _climbed(encodings, top.point, top.encoding, grid, space)
         encodings = encodings - top.strength * top.encoding
     # Where nothing is similar, there is no point.
-    return xp.concat([xp.where(top.strength > 0, top.point, nan) for top in tops], axis=0)
+    points = [xp.where(top.strength > 0, top.point, nan) for top in tops]
+    return xp.concat([*points, *(top.strength[None, :] for top in tops)], axis=0)
 
 
 def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Top:

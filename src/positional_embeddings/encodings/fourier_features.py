@@ -458,7 +458,8 @@ class FourierFeatures(checks.CheckedLayer):
         *,
         resolution: int | Sequence[int] | HostArray | None = None,
         count: int | None = None,
-    ) -> Array:
+        return_strength: bool = False,
+    ) -> Array | tuple[Array, Array]:
         """Return the points whose encodings are most similar.
 
         They are looked for on a grid, and from there by Newton's steps.
@@ -475,14 +476,20 @@ class FourierFeatures(checks.CheckedLayer):
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
             encoding is a sum of. If None, one. Beyond the number that it is a sum of, points are
-            invented, and the others move a little.
+            invented, whose strength is small, and the others move a little.
+        return_strength : bool, default False
+            Also return how strong each point is in the encoding.
 
         Returns
         -------
-        array, shape (coordinates, *S), or S; (count, coordinates, *S) if there is a `count`
+        points : array, shape (coordinates, *S), or S; (count, coordinates, *S) with a `count`
             Points within the bounds, those that are found first, such as in a weighted sum the
             heaviest, first; in the dtype of `encoding`, float32 for half precision. NaN where no
             point is similar.
+        strengths : array, shape S, or (count, *S) with a `count`
+            With `return_strength`: the factors on the encodings of the points in the sum, 1 for
+            the encoding of a point alone. Those of invented points are what noise and other
+            points leave over, and 0 or less where no point is similar.
 
         Raises
         ------
@@ -504,18 +511,27 @@ class FourierFeatures(checks.CheckedLayer):
         >>> both = waves.encode(np.asarray(120.25)) + 0.5 * waves.encode(np.asarray(710.5))
         >>> waves.decode(both, (0, 1000), count=2).round(6)
         array([120.25, 710.5 ])
+
+        Of a sum of an unknown number of points, take those that are strong:
+
+        >>> points, strengths = waves.decode(both, (0, 1000), count=4, return_strength=True)
+        >>> points[strengths > 0.3].round(1), strengths[strengths > 0.3].round(1)
+        (array([120.2, 710.5]), array([1. , 0.5]))
         """
+        checks.boolean("return_strength", return_strength)
         space = space_of(encoding=encoding)
         self._check_encoding("encoding", encoding, space)
         most = 1 if count is None else checks.feature_count("count", count)
         grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
-        arguments = "decode", decode, [encoding], most * size, space.dtype, space
+        arguments = "decode", decode, [encoding], most * (size + 1), space.dtype, space
         rows = features.by_chunks(*arguments, is_stacked=True)
         points = [rows[i * size : (i + 1) * size, ...] for i in range(most)]
         if self.frequencies.ndim == 1:
             points = [point[0, ...] for point in points]
-        return points[0] if count is None else space.xp.stack(points)
+        both = space.xp.stack(points), rows[most * size :, ...]
+        both = both if count is not None else (points[0], both[1][0, ...])
+        return both if return_strength else both[0]
 
     def _shifted(self, encoding: Array, by: Any, sign: int) -> Array:
         space = space_of(encoding=encoding)
@@ -622,7 +638,7 @@ class FourierFeatures(checks.CheckedLayer):
         )
 
     def _decode(self, encoding: Array, space: Space, *, grid: Grid, count: int) -> Array:
-        """Return the points of encodings in one chunk, (count * coordinate, *S)."""
+        """Return the points of encodings in one chunk, and then their strengths, (row, *S)."""
         shape, xp = encoding.shape[1:], space.xp
         wide = xp.concat(list(self._pair(encoding, space)), axis=0)
         wide = space.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), space.widest)
