@@ -6,6 +6,7 @@ from typing import NamedTuple
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.encodings.features import angle_sum
 from positional_embeddings.rotary.layouts import halves
 
 # Numbers that are compared at a time.
@@ -85,23 +86,22 @@ def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space:
     The curvature of a kernel at its top is known; that of a similarity along one way is computed.
     """
     xp, waves = space.xp, grid.frequencies.shape[0]
-    sin, cos = halves(encodings, 0, "half", waves)
-    point_sin, point_cos = halves(encoding, 0, "half", waves)
-    # The similarity is a sum of along * cos(turn) + across * sin(turn), by how far a wave turns.
-    along, across = sin * point_sin + cos * point_cos, sin * point_cos - cos * point_sin
-    size, moved = xp.sqrt(along**2 + across**2), xp.zeros_like(point)
-    turn_cos, turn_sin = xp.ones_like(along), xp.zeros_like(along)
+    sin, cos = halves(encoding, 0, "half", waves)
+    ahead = angle_sum(halves(encodings, 0, "half", waves), (-sin, cos))
+    size, moved = xp.sqrt(ahead[0] ** 2 + ahead[1] ** 2), xp.zeros_like(point)
+    left = ahead
     for _ in range(_STEPS):
-        slope = grid.frequencies.T @ (across * turn_cos - along * turn_sin)
+        # The similarity is the sum of the cosines, its slope that of frequencies times the sines.
+        slope = grid.frequencies.T @ left[0]
         way = grid.inverse @ slope
         squared = (grid.frequencies @ way) ** 2
-        curvature = xp.sum(squared * (along * turn_cos + across * turn_sin), axis=0)
+        curvature = xp.sum(squared * left[1], axis=0)
         curvature = xp.maximum(curvature, xp.sum(squared * size, axis=0) / _LONGEST_STEP)
         length = xp.sum(slope * way, axis=0) / xp.where(curvature > 0, curvature, 1.0)
         moved = xp.minimum(moved + length * way, grid.most - point)
         moved = xp.maximum(moved, grid.least - point)
-        turn = grid.frequencies @ moved
-        turn_cos, turn_sin = xp.cos(turn), xp.sin(turn)
-    both = point_sin * turn_cos + point_cos * turn_sin, point_cos * turn_cos - point_sin * turn_sin
-    strength = xp.sum(along * turn_cos + across * turn_sin, axis=0) / grid.weight
-    return Top(point + moved, xp.concat(both, axis=0), strength)
+        angle = grid.frequencies @ moved
+        turn = xp.sin(angle), xp.cos(angle)
+        left = angle_sum(ahead, (-turn[0], turn[1]))
+    strength = xp.sum(left[1], axis=0) / grid.weight
+    return Top(point + moved, xp.concat(angle_sum((sin, cos), turn), axis=0), strength)

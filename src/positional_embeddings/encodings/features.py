@@ -34,8 +34,7 @@ SHORTEST, LONGEST = 2.0**-64, 2.0**100
 # Numbers of features of NumPy's arrays that are computed at a time, few enough for the cache.
 _NUMBERS_OF_A_BLOCK = 2**15
 
-# From coordinates to their sines and cosines, each (pair, *shape).
-SinCos: TypeAlias = Callable[[Array], tuple[Array, Array]]
+SinCos: TypeAlias = tuple[Array, Array]  # sines and cosines, each (pair, *shape)
 
 
 def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, Dtype]:
@@ -115,7 +114,7 @@ class Waves(NamedTuple):
         if isinstance(self.frequencies, str):
             if not self.phases:
 
-                def sin_cos(x: Array) -> tuple[Array, Array]:
+                def sin_cos(x: Array) -> SinCos:
                     factor = column(self.amplitude, x.ndim, space)
                     cos, sin = cos_sin(x, of_coordinates[0], work, space, factor)
                     return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
@@ -143,9 +142,19 @@ class Waves(NamedTuple):
         features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
         return space.astype(features, dtype)
 
-    def in_order(self, sin: Array, cos: Array) -> tuple[Array, Array]:
+    def in_order(self, sin: Array, cos: Array) -> SinCos:
         """Exchange sines and cosines if cosines come first."""
         return (cos, sin) if self.cos_first else (sin, cos)
+
+
+def angle_sum(one: SinCos, other: SinCos) -> SinCos:
+    """Return sines and cosines of sums of angles, points aligned at their last axes."""
+    ndim = max(x.ndim for x in (*one, *other))
+    sin, cos, other_sin, other_cos = (
+        x if x.ndim == ndim else x[(slice(None), *(None,) * (ndim - x.ndim), ...)]
+        for x in (*one, *other)
+    )
+    return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
 
 
 def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
@@ -158,7 +167,7 @@ def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
 
 def arranged(
     x: Array,
-    sin_cos: SinCos,
+    sin_cos: Callable[[Array], SinCos],
     pairs: int,
     dtype: Dtype,
     space: Space,

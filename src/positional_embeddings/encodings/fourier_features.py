@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from math import pi, prod
+from math import pi, prod, sqrt
 from typing import Annotated, Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST
@@ -18,7 +18,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtyp
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.decoding import Grid, decoded
-from positional_embeddings.encodings.features import LAYOUTS, Arrangement, Waves
+from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCos, Waves, angle_sum
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directed
 from positional_embeddings.encodings.random_fourier import Kernel, drawn_frequencies
@@ -31,7 +31,6 @@ _POINTS_OF_A_CYCLE = 10
 _NUMBERS_OF_A_GRID, _NUMBERS_OF_A_BLOCK = 2**27, 2**22
 
 Numbers: TypeAlias = float | Sequence[float] | HostArray
-Pair: TypeAlias = tuple[Array, Array]  # sines and cosines of waves
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,7 @@ class FourierFeatures(checks.CheckedLayer):
         elif not np.array_equal(_radians(digits), table):
             what = "be None, or digits that round to `frequencies`"
             raise wrong_value("digits", what, "those of others")
-        amplitude = np.sqrt(weights).tolist()
-        amplitude = amplitude if isinstance(amplitude, float) else tuple(amplitude)
+        amplitude = sqrt(weights) if isinstance(weights, float) else tuple(map(sqrt, weights))
         of_waves = np.broadcast_to(phases, table.shape[:1]).tolist()
         cycles = from_radians(tuple(of_waves), 1.0) if any(of_waves) else ""
         waves = Waves(digits, self.arrangement, amplitude, self.cos_first, cycles)
@@ -561,17 +559,17 @@ class FourierFeatures(checks.CheckedLayer):
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        of_b = _product(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
+        of_b = angle_sum(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
         return self._turned(a, (sign * of_b[0], of_b[1]), space)
 
-    def _pair(self, encoding: Array, space: Space) -> Pair:
+    def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
         wide, waves = space.astype(encoding, space.dtype), self._waves
         return waves.in_order(*halves(wide, 0, LAYOUTS[self.arrangement], len(self.frequencies)))
 
-    def _turned(self, encoding: Array, turn: Pair, space: Space) -> Array:
+    def _turned(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        pair = self._waves.in_order(*_product(self._pair(encoding, space), turn))
+        pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
         joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
         return space.astype(joined, encoding.dtype)
 
@@ -689,12 +687,3 @@ def _check_broadcast(name: str, shape: namespace.Shape, encoding: Array) -> None
     if not checks.shapes_broadcast([shape, encoding.shape[1:]]):
         what = f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"
         raise wrong_value(name, what, f"points of shape {tuple(shape)}")
-
-
-def _product(pair: Pair, other: Pair) -> Pair:
-    """Return sines and cosines of sums of angles, points aligned at their last axes."""
-    ndim = max(x.ndim for x in (*pair, *other))
-    (sin, cos), (other_sin, other_cos) = (
-        [x[(slice(None), *(None,) * (ndim - x.ndim), ...)] for x in two] for two in (pair, other)
-    )
-    return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
