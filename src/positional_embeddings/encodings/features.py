@@ -197,6 +197,17 @@ def wavelength(name: str, value: Array) -> float:
     return number
 
 
+def smoothness(nu: float | None, least: float = 0.1) -> float:
+    """Return the smoothness of a Matern kernel, 1.5 if none is given, after checking its range.
+
+    Below 0.1 the tails of its spectrum are too heavy for floating-point numbers.
+    """
+    number = checks.positive_number("nu", 1.5 if nu is None else nu)
+    if number < least:
+        raise wrong_value("nu", f"be {least} or more", number)
+    return number
+
+
 @host_constant
 def cycles(part: str, *wavelengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each wavelength."""

@@ -8,6 +8,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.encodings.features import smoothness
 
 Kernel = Literal["gaussian", "matern"]
 LengthUnit = Literal["km", "radians"]
@@ -15,7 +16,6 @@ LengthUnit = Literal["km", "radians"]
 HIGHEST_DEGREE = 1023  # it has 2**20 features
 _EARTH_RADIUS = 6371.0088  # km, the mean radius of the IUGG
 _LEAST_LENGTH, _MOST_LENGTH = 2.0**-30, 2.0**30  # radians
-_LEAST_NU = 0.1
 _TOLERANCE = 0.01
 # Angles at which a covariance is computed: lines between them are within 1e-5 of it.
 _ANGLES = 4096
@@ -44,16 +44,13 @@ def spectrum_of(
     return Spectrum(radians, nu)
 
 
-def smoothness_of(kernel: str, nu: float | None, least: float = _LEAST_NU) -> float:
-    """Return the smoothness of a kernel after checking the options."""
+def smoothness_of(kernel: str, nu: float | None, least: float = 0.1) -> float:
+    """Return the smoothness of a kernel, infinite if Gaussian, after checking the options."""
     checks.choice("kernel", kernel, get_args(Kernel))
     if kernel == "gaussian":
         checks.left_out("with the kernel 'gaussian'", nu=nu)
         return inf
-    nu = checks.positive_number("nu", 1.5 if nu is None else nu)
-    if nu < least:
-        raise wrong_value("nu", f"be {least} or more", nu)
-    return float(nu)
+    return float(smoothness(nu, least))
 
 
 def _log_weights(squared: Array, length_scale: float, nu: float) -> Array:
