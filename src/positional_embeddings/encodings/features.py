@@ -44,6 +44,12 @@ def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, D
     return space, checks.feature_dtype(x, dtype, space)
 
 
+def check_first_axis(name: str, x: Array, size: int, what: str) -> None:
+    """Check that an array has a first axis of `size`, of what is named."""
+    if not x.ndim or checks.known_to_differ(x.shape[0], size):
+        raise wrong_value(name, f"have shape ({size}, ...), {what} first", tuple(x.shape))
+
+
 def by_chunks(
     name: str,
     encode: Callable[..., Array],

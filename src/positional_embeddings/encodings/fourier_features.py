@@ -575,16 +575,13 @@ class FourierFeatures(checks.CheckedLayer):
 
     def _check_points(self, name: str, points: Array) -> None:
         """Check that points have as many coordinates on their first axis as the frequencies."""
-        size, shape = self.frequencies.shape[1:], tuple(points.shape)
-        if size and (not shape or checks.known_to_differ(shape[0], size[0])):
-            raise wrong_value(name, f"have shape ({size[0]}, ...), coordinates first", shape)
+        if self.frequencies.ndim == 2:
+            features.check_first_axis(name, points, self.frequencies.shape[1], "coordinates")
 
     def _check_encoding(self, name: str, encoding: Array, space: Space) -> None:
         """Check that an array holds encodings, features on its first axis."""
         checks.real_floating(space.xp, **{name: encoding})
-        size, shape = 2 * len(self.frequencies), tuple(encoding.shape)
-        if not shape or checks.known_to_differ(shape[0], size):
-            raise wrong_value(name, f"have shape ({size}, ...), features first", shape)
+        features.check_first_axis(name, encoding, 2 * len(self.frequencies), "features")
 
     def _kernel(self, difference: Array, space: Space, *, dtype: Dtype) -> Array:
         """Return the kernel of differences, (1, *S), which are computed in blocks."""
