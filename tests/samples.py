@@ -901,6 +901,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "bounds": [[-3.0, 3.0], [-3.0, 3.0]],
                 "resolution": 8,
                 "count": 2,
+                "return_strength": True,
             },
         )
     ],
@@ -1226,7 +1227,11 @@ CATALOGUE: dict[str, list[Call]] = {
     "sklearn.PositionalEncoder.transform": [Call(ENCODER.transform, {"X": TABLE})],
     "sklearn.ProductKernel": [Call(estimators.ProductKernel, TWO_KERNELS, of_kernel)],
     "sklearn.SphereKernel": [
-        Call(estimators.SphereKernel, {"length_scale": 2.0, "columns": [0, 1]}, of_kernel)
+        Call(
+            estimators.SphereKernel,
+            {"length_scale": 2.0, "columns": [0, 1], "kernel": "matern", "nu": 2.5},
+            of_kernel,
+        )
     ],
     "sklearn.SumKernel": [Call(estimators.SumKernel, TWO_KERNELS, of_kernel)],
     "xarray.attention": [

@@ -293,6 +293,32 @@ def test_bundles_are_read_back():
         assert not np.allclose(got[1], points[:, 0], atol=0.1)
 
 
+def test_strengths_tell_points_from_what_is_left_over(backend):
+    """They are the factors of a weighted sum, and small where there is nothing more to find."""
+    features = FourierFeatures.random(2, 256, length_scale=0.7, rng=0)
+    points, bounds = np.asarray([[2.0, 7.5, 4.0], [1.5, 3.0, 8.0]]), [(0, 10), (0, 10)]
+    encoded = features.encode(backend.array(points, backend.wide))
+    limit = 1e-6 if backend.wide == "float64" else 1e-3
+    found, strength = features.decode(encoded * 0.7, bounds, return_strength=True)
+    assert strength.shape == (3,)
+    np.testing.assert_allclose(backend.numpy(strength), 0.7, rtol=0, atol=limit)
+    np.testing.assert_allclose(backend.numpy(found), points, rtol=0, atol=limit * 10)
+    weights = np.asarray([1.0, 0.8, 0.5])
+    bundle = backend.array(features.encode(points) @ weights, backend.wide)
+    found, strength = features.decode(bundle, bounds, count=3, return_strength=True)
+    np.testing.assert_allclose(backend.numpy(strength), weights, rtol=0, atol=limit)
+    np.testing.assert_allclose(backend.numpy(found), points.T, rtol=0, atol=limit * 10)
+    found, strength = features.decode(bundle, bounds, count=6, return_strength=True)
+    assert strength.shape == (6,)
+    found, strength = backend.numpy(found), backend.numpy(strength)
+    assert (np.abs(strength[3:]) < 0.1).all()
+    is_point = strength > 0.3
+    np.testing.assert_allclose(found[is_point], points.T, rtol=0, atol=0.05)
+    nothing = features.decode(bundle * 0.0, bounds, return_strength=True)
+    assert np.isnan(backend.numpy(nothing[0])).all()
+    assert backend.numpy(nothing[1]) == 0
+
+
 def test_decoding_in_blocks_and_of_nothing(backend, monkeypatch):
     features = FEATURES["sinusoidal"]
     points = inside(features, (2, 3), 0)

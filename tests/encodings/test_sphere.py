@@ -482,19 +482,37 @@ def test_scalar_products_are_the_kernel_within_the_stated_error(backend, km, nu)
     assert got[0] == pytest.approx(1 - error, abs=rounding)
 
 
-@pytest.mark.parametrize(("km", "nu"), SPECTRA)
-@pytest.mark.parametrize("places", [300, pytest.param(2000, marks=pytest.mark.long)])
-def test_covariances_are_positive_semidefinite(km, nu, places):
+def covariance_of(places, km, nu):
+    """Return the covariance of random places, after a check of their variances."""
     rng = np.random.default_rng(0)
-    latitude, longitude = (
-        np.degrees(np.arcsin(rng.uniform(-1, 1, places))),
-        rng.uniform(0, 360, places),
-    )
+    latitude = np.degrees(np.arcsin(rng.uniform(-1, 1, places)))
     tolerance = 0.3 if nu == 0.5 else 0.05  # degrees are many where the kernel is rough
-    z = spherical_encoding(latitude, longitude, tolerance=tolerance, **kernel_options(km, nu))
-    eigenvalues = np.linalg.eigvalsh(z.T @ z)
-    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]
+    options = kernel_options(km, nu) | {"tolerance": tolerance}
+    z = spherical_encoding(latitude, rng.uniform(0, 360, places), **options)
     np.testing.assert_allclose(np.sum(z**2, axis=0), 1, rtol=0, atol=tolerance)
+    return z.T @ z
+
+
+@pytest.mark.parametrize(("km", "nu"), SPECTRA)
+def test_covariances_are_positive_semidefinite(km, nu):
+    eigenvalues = np.linalg.eigvalsh(covariance_of(300, km, nu))
+    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]
+
+
+# Rough kernels of small scales have thousands of features.
+MANY_FEATURES = [pytest.param(300, nu, marks=pytest.mark.long) for nu in (0.5, 1.5, 2.5, math.inf)]
+
+
+@pytest.mark.parametrize(("km", "nu"), [*SPECTRA[4:], *MANY_FEATURES])
+def test_covariances_of_many_places_are_positive_semidefinite(km, nu):
+    """With 1e-12 of the largest eigenvalue added, there is a factor of Cholesky: none is below."""
+    covariance = covariance_of(2000, km, nu)
+    vector = np.ones(2000)
+    for _ in range(10):  # the power method, which is never above the largest eigenvalue
+        vector = covariance @ vector
+        vector /= np.linalg.norm(vector)
+    largest = vector @ covariance @ vector
+    np.linalg.cholesky(covariance + 1e-12 * largest * np.eye(2000))
 
 
 def test_a_matern_kernel_of_great_circle_distances_is_none():

@@ -1,15 +1,19 @@
 """The kernels: their weights, where searches for their widths begin, periods and clocks."""
 
 import math
+import pickle
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import gaussian_kde
+from sklearn.base import clone
 
+from positional_embeddings import spherical_encoding
 from positional_embeddings.sklearn import (
     AttentionRegressor,
     CompactKernel,
@@ -85,6 +89,95 @@ def test_factors_of_a_product_have_weights_of_their_own():
         p = [weight(abs(a - q[0])) * math.exp(-((b - q[1]) ** 2) / 2 / 0.8**2) for a, b in x]
         expected = math.fsum(w * v for w, v in zip(p, y, strict=True)) / math.fsum(p)
         assert model.predict(q[None]).item() == pytest.approx(expected)
+
+
+# Kernels of a sphere: smoothness, infinite if Gaussian, and a length scale in degrees.
+SPHERICAL = [(math.inf, 12.0), (1.5, 12.0), (2.5, 5.0), (10.0, 60.0), (0.5, 15.0)]
+
+
+def spherical(nu, scale, **options):
+    own = {"kernel": "gaussian"} if nu == math.inf else {"kernel": "matern", "nu": nu}
+    return SphereKernel(scale, **own, **options)
+
+
+def weight_on_the_equator(kernel, degrees):
+    """Return how much a sample so far from a query weighs, of one at the query that weighs 1."""
+    model = AttentionRegressor(kernel).fit([[0.0, 0.0], [0.0, degrees]], [0.0, 1.0])
+    share = model.predict([[0.0, 0.0]])[0]
+    return share / (1 - share)
+
+
+def series(nu, scale, degrees):
+    """The addition theorem by mpmath, of weights by degree (Borovitskiy et al. 2020), to 1023."""
+    with mpmath.workdps(25):
+        squared, x = mpmath.radians(scale) ** 2, mpmath.cos(mpmath.radians(degrees))
+        legendre, before, total = mpmath.mpf(1), mpmath.mpf(0), mpmath.mpf(0)
+        for n in range(1024):
+            exponent = squared * n * (n + 1) / 2
+            gaussian = nu == math.inf
+            weight = mpmath.exp(-exponent) if gaussian else (1 + exponent / nu) ** (-nu - 1)
+            total += (2 * n + 1) * weight * legendre
+            legendre, before = ((2 * n + 1) * x * legendre - n * before) / (n + 1), legendre
+        return float(total)
+
+
+@pytest.mark.parametrize(("nu", "scale"), SPHERICAL)
+def test_kernels_of_a_sphere_are_their_series(nu, scale):
+    at_once = series(nu, scale, 0.0)
+    for degrees in (0.3 * scale, scale, 2.5 * scale, 175.0):
+        got = weight_on_the_equator(spherical(nu, scale), degrees)
+        assert got == pytest.approx(series(nu, scale, degrees) / at_once, abs=1e-6)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5, math.inf])
+def test_kernels_of_a_sphere_are_those_of_the_encoding(nu):
+    """Within its tolerance, at places of which the nearest is within two widths of the query."""
+    own = {"kernel": "gaussian"} if nu == math.inf else {"kernel": "matern", "nu": nu}
+    options = {"length_scale": 12 * 111.19493, "tolerance": 1e-4} | own
+    latitude, longitude = np.array([40.0, 50.0, 43.0]), np.array([7.0, 3.0, -9.0])
+    z = spherical_encoding(latitude, longitude, **options)
+    _, one, other = z[:, 0] @ z
+    model = AttentionRegressor(spherical(nu, 12.0))
+    model.fit(np.stack([latitude, longitude], axis=1)[1:], [0.0, 1.0])
+    assert model.predict([[40.0, 7.0]])[0] == pytest.approx(other / (one + other), abs=2e-4)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
+@pytest.mark.parametrize("scale", [1e-9, 0.01, 0.3])
+def test_small_kernels_of_a_sphere_are_those_of_a_plane(nu, scale):
+    for r in (0.5, 1.0, 2.0, 5.0):
+        plane = math.exp(-r * r / 2) if nu == math.inf else matern(r, nu)
+        got = weight_on_the_equator(spherical(nu, scale), r * scale)
+        assert got == pytest.approx(plane, abs=0.006)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1e300, math.inf])
+def test_large_kernels_of_a_sphere_weigh_all_alike(nu):
+    for scale in (1e6, 1e200):
+        assert weight_on_the_equator(spherical(nu, scale), 180.0) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_kernel_of_a_sphere_is_a_parameter_like_others():
+    kernel = SphereKernel(kernel="matern", nu=2.5, columns=["lon", "lat"])
+    for twin in (clone(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert twin.get_params() == kernel.get_params()
+        assert (
+            repr(twin)
+            == repr(kernel)
+            == ("SphereKernel(columns=['lon', 'lat'], kernel='matern', nu=2.5)")
+        )
+    assert repr(SphereKernel(2.0)) == "SphereKernel(length_scale=2.0)"
+    rng = np.random.default_rng(0)
+    places = pd.DataFrame({"lon": rng.uniform(5, 11, 60), "lat": rng.uniform(45, 48, 60)})
+    y = np.sin(places["lon"]) + places["lat"] + 0.1 * rng.normal(size=60)
+    rough = clone(kernel).set_params(nu=0.5)
+    models = [AttentionRegressor(k).fit(places, y) for k in (kernel, rough)]
+    for model in models:
+        at = model.kernel_.length_scale
+        for other in (at / 2, 2 * at):
+            worse = AttentionRegressor(clone(model.kernel).set_params(length_scale=other))
+            assert worse.fit(places, y).loo_error_ > model.loo_error_
+    assert models[0].loo_error_ != models[1].loo_error_
 
 
 # Where searches begin, half octaves from all widths that they try.
@@ -199,6 +292,22 @@ WRONG = {
     "span of numbers": (
         lambda: resolved(GaussianKernel("36h")),
         r"`length_scale` must be a positive number or \"loo\", got '36h'\.$",
+    ),
+    "kernel of a sphere": (
+        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="cauchy"), 1.0),
+        r"`kernel` must be 'gaussian' or 'matern', got 'cauchy'\.$",
+    ),
+    "smoothness without a kernel": (
+        lambda: weight_on_the_equator(SphereKernel(1.0, nu=1.5), 1.0),
+        r"`nu` must be left out without a `kernel`, got 1\.5\.$",
+    ),
+    "smoothness of a Gaussian": (
+        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="gaussian", nu=1.5), 1.0),
+        r"`nu` must be left out with the kernel 'gaussian', got 1\.5\.$",
+    ),
+    "smoothness": (
+        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="matern", nu=0.4), 1.0),
+        r"`nu` must be 0\.5 or more, got 0\.4\.$",
     ),
 }
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.encodings.features import angle_sum
 from positional_embeddings.rotary.layouts import halves
 
 # Numbers that are compared at a time.
@@ -39,7 +40,10 @@ class Top(NamedTuple):
 
 
 def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
-    """Return the points of encodings (2 * wave, n), best ones first, (count * coordinate, n)."""
+    """Return the points of encodings (2 * wave, n), best ones first, and then their strengths.
+
+    Both are rows, (count * coordinate + count, n).
+    """
     xp = space.xp
     grid = Grid(*(xp.asarray(x, dtype=space.dtype, device=space.device) for x in grid))
     length = max(1, _NUMBERS_OF_A_BLOCK // (grid.points.shape[0] * grid.points.shape[1]))
@@ -48,7 +52,10 @@ def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
 
 
 def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
-    """Return points, each found in what those before it leave over, and half a cycle from them."""
+    """Return points, each found in what those before it leave over, and half a cycle from them.
+
+    Their strengths are further rows.
+    """
     xp, tops = space.xp, []
     shape = grid.points.shape[1], encodings.shape[1]
     numbers = xp.arange(shape[0], dtype=space.integer, device=space.device)[:, None]
@@ -69,7 +76,8 @@ def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
         tops[i % count] = top = _climbed(encodings, top.point, top.encoding, grid, space)
         encodings = encodings - top.strength * top.encoding
     # Where nothing is similar, there is no point.
-    return xp.concat([xp.where(top.strength > 0, top.point, nan) for top in tops], axis=0)
+    points = [xp.where(top.strength > 0, top.point, nan) for top in tops]
+    return xp.concat([*points, *(top.strength[None, :] for top in tops)], axis=0)
 
 
 def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Top:
@@ -78,23 +86,22 @@ def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space:
     The curvature of a kernel at its top is known; that of a similarity along one way is computed.
     """
     xp, waves = space.xp, grid.frequencies.shape[0]
-    sin, cos = halves(encodings, 0, "half", waves)
-    point_sin, point_cos = halves(encoding, 0, "half", waves)
-    # The similarity is a sum of along * cos(turn) + across * sin(turn), by how far a wave turns.
-    along, across = sin * point_sin + cos * point_cos, sin * point_cos - cos * point_sin
-    size, moved = xp.sqrt(along**2 + across**2), xp.zeros_like(point)
-    turn_cos, turn_sin = xp.ones_like(along), xp.zeros_like(along)
+    sin, cos = halves(encoding, 0, "half", waves)
+    ahead = angle_sum(halves(encodings, 0, "half", waves), (-sin, cos))
+    size, moved = xp.sqrt(ahead[0] ** 2 + ahead[1] ** 2), xp.zeros_like(point)
+    left = ahead
     for _ in range(_STEPS):
-        slope = grid.frequencies.T @ (across * turn_cos - along * turn_sin)
+        # The similarity is the sum of the cosines, its slope that of frequencies times the sines.
+        slope = grid.frequencies.T @ left[0]
         way = grid.inverse @ slope
         squared = (grid.frequencies @ way) ** 2
-        curvature = xp.sum(squared * (along * turn_cos + across * turn_sin), axis=0)
+        curvature = xp.sum(squared * left[1], axis=0)
         curvature = xp.maximum(curvature, xp.sum(squared * size, axis=0) / _LONGEST_STEP)
         length = xp.sum(slope * way, axis=0) / xp.where(curvature > 0, curvature, 1.0)
         moved = xp.minimum(moved + length * way, grid.most - point)
         moved = xp.maximum(moved, grid.least - point)
-        turn = grid.frequencies @ moved
-        turn_cos, turn_sin = xp.cos(turn), xp.sin(turn)
-    both = point_sin * turn_cos + point_cos * turn_sin, point_cos * turn_cos - point_sin * turn_sin
-    strength = xp.sum(along * turn_cos + across * turn_sin, axis=0) / grid.weight
-    return Top(point + moved, xp.concat(both, axis=0), strength)
+        angle = grid.frequencies @ moved
+        turn = xp.sin(angle), xp.cos(angle)
+        left = angle_sum(ahead, (-turn[0], turn[1]))
+    strength = xp.sum(left[1], axis=0) / grid.weight
+    return Top(point + moved, xp.concat(angle_sum((sin, cos), turn), axis=0), strength)

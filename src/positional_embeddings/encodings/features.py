@@ -34,8 +34,7 @@ SHORTEST, LONGEST = 2.0**-64, 2.0**100
 # Numbers of features of NumPy's arrays that are computed at a time, few enough for the cache.
 _NUMBERS_OF_A_BLOCK = 2**15
 
-# From coordinates to their sines and cosines, each (pair, *shape).
-SinCos: TypeAlias = Callable[[Array], tuple[Array, Array]]
+SinCos: TypeAlias = tuple[Array, Array]  # sines and cosines, each (pair, *shape)
 
 
 def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, Dtype]:
@@ -43,6 +42,12 @@ def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, D
     space = space_of(**{name: x})
     checks.real(name, x, space.xp)
     return space, checks.feature_dtype(x, dtype, space)
+
+
+def check_first_axis(name: str, x: Array, size: int, what: str) -> None:
+    """Check that an array has a first axis of `size`, of what is named."""
+    if not x.ndim or checks.known_to_differ(x.shape[0], size):
+        raise wrong_value(name, f"have shape ({size}, ...), {what} first", tuple(x.shape))
 
 
 def by_chunks(
@@ -115,7 +120,7 @@ class Waves(NamedTuple):
         if isinstance(self.frequencies, str):
             if not self.phases:
 
-                def sin_cos(x: Array) -> tuple[Array, Array]:
+                def sin_cos(x: Array) -> SinCos:
                     factor = column(self.amplitude, x.ndim, space)
                     cos, sin = cos_sin(x, of_coordinates[0], work, space, factor)
                     return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
@@ -143,9 +148,19 @@ class Waves(NamedTuple):
         features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
         return space.astype(features, dtype)
 
-    def in_order(self, sin: Array, cos: Array) -> tuple[Array, Array]:
+    def in_order(self, sin: Array, cos: Array) -> SinCos:
         """Exchange sines and cosines if cosines come first."""
         return (cos, sin) if self.cos_first else (sin, cos)
+
+
+def angle_sum(one: SinCos, other: SinCos) -> SinCos:
+    """Return sines and cosines of sums of angles, points aligned at their last axes."""
+    ndim = max(x.ndim for x in (*one, *other))
+    sin, cos, other_sin, other_cos = (
+        x if x.ndim == ndim else x[(slice(None), *(None,) * (ndim - x.ndim), ...)]
+        for x in (*one, *other)
+    )
+    return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
 
 
 def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
@@ -158,7 +173,7 @@ def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
 
 def arranged(
     x: Array,
-    sin_cos: SinCos,
+    sin_cos: Callable[[Array], SinCos],
     pairs: int,
     dtype: Dtype,
     space: Space,
@@ -185,6 +200,17 @@ def wavelength(name: str, value: Array) -> float:
     number = checks.positive_number(name, value)
     if not SHORTEST <= number <= LONGEST:
         raise wrong_value(name, "be between 2**-64 and 2**100", number)
+    return number
+
+
+def smoothness(nu: float | None, least: float = 0.1) -> float:
+    """Return the smoothness of a Matern kernel, 1.5 if none is given, after checking its range.
+
+    Below 0.1 the tails of its spectrum are too heavy for floating-point numbers.
+    """
+    number = checks.positive_number("nu", 1.5 if nu is None else nu)
+    if number < least:
+        raise wrong_value("nu", f"be {least} or more", number)
     return number
 
 

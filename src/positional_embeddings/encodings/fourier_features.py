@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from math import pi, prod
+from math import pi, prod, sqrt
 from typing import Annotated, Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST
@@ -18,7 +18,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtyp
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.decoding import Grid, decoded
-from positional_embeddings.encodings.features import LAYOUTS, Arrangement, Waves
+from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCos, Waves, angle_sum
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directed
 from positional_embeddings.encodings.random_fourier import Kernel, drawn_frequencies
@@ -31,7 +31,6 @@ _POINTS_OF_A_CYCLE = 10
 _NUMBERS_OF_A_GRID, _NUMBERS_OF_A_BLOCK = 2**27, 2**22
 
 Numbers: TypeAlias = float | Sequence[float] | HostArray
-Pair: TypeAlias = tuple[Array, Array]  # sines and cosines of waves
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,7 @@ class FourierFeatures(checks.CheckedLayer):
         elif not np.array_equal(_radians(digits), table):
             what = "be None, or digits that round to `frequencies`"
             raise wrong_value("digits", what, "those of others")
-        amplitude = np.sqrt(weights).tolist()
-        amplitude = amplitude if isinstance(amplitude, float) else tuple(amplitude)
+        amplitude = sqrt(weights) if isinstance(weights, float) else tuple(map(sqrt, weights))
         of_waves = np.broadcast_to(phases, table.shape[:1]).tolist()
         cycles = from_radians(tuple(of_waves), 1.0) if any(of_waves) else ""
         waves = Waves(digits, self.arrangement, amplitude, self.cos_first, cycles)
@@ -458,7 +456,8 @@ class FourierFeatures(checks.CheckedLayer):
         *,
         resolution: int | Sequence[int] | HostArray | None = None,
         count: int | None = None,
-    ) -> Array:
+        return_strength: bool = False,
+    ) -> Array | tuple[Array, Array]:
         """Return the points whose encodings are most similar.
 
         They are looked for on a grid, and from there by Newton's steps.
@@ -475,14 +474,20 @@ class FourierFeatures(checks.CheckedLayer):
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
             encoding is a sum of. If None, one. Beyond the number that it is a sum of, points are
-            invented, and the others move a little.
+            invented, whose strength is small, and the others move a little.
+        return_strength : bool, default False
+            Also return how strong each point is in the encoding.
 
         Returns
         -------
-        array, shape (coordinates, *S), or S; (count, coordinates, *S) if there is a `count`
+        points : array, shape (coordinates, *S), or S; (count, coordinates, *S) with a `count`
             Points within the bounds, those that are found first, such as in a weighted sum the
             heaviest, first; in the dtype of `encoding`, float32 for half precision. NaN where no
             point is similar.
+        strengths : array, shape S, or (count, *S) with a `count`
+            With `return_strength`: the factors on the encodings of the points in the sum, 1 for
+            the encoding of a point alone. Those of invented points are what noise and other
+            points leave over, and 0 or less where no point is similar.
 
         Raises
         ------
@@ -504,18 +509,27 @@ class FourierFeatures(checks.CheckedLayer):
         >>> both = waves.encode(np.asarray(120.25)) + 0.5 * waves.encode(np.asarray(710.5))
         >>> waves.decode(both, (0, 1000), count=2).round(6)
         array([120.25, 710.5 ])
+
+        Of a sum of an unknown number of points, take those that are strong:
+
+        >>> points, strengths = waves.decode(both, (0, 1000), count=4, return_strength=True)
+        >>> points[strengths > 0.3].round(1), strengths[strengths > 0.3].round(1)
+        (array([120.2, 710.5]), array([1. , 0.5]))
         """
+        checks.boolean("return_strength", return_strength)
         space = space_of(encoding=encoding)
         self._check_encoding("encoding", encoding, space)
         most = 1 if count is None else checks.feature_count("count", count)
         grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
-        arguments = "decode", decode, [encoding], most * size, space.dtype, space
+        arguments = "decode", decode, [encoding], most * (size + 1), space.dtype, space
         rows = features.by_chunks(*arguments, is_stacked=True)
         points = [rows[i * size : (i + 1) * size, ...] for i in range(most)]
         if self.frequencies.ndim == 1:
             points = [point[0, ...] for point in points]
-        return points[0] if count is None else space.xp.stack(points)
+        both = space.xp.stack(points), rows[most * size :, ...]
+        both = both if count is not None else (points[0], both[1][0, ...])
+        return both if return_strength else both[0]
 
     def _shifted(self, encoding: Array, by: Any, sign: int) -> Array:
         space = space_of(encoding=encoding)
@@ -545,32 +559,29 @@ class FourierFeatures(checks.CheckedLayer):
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        of_b = _product(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
+        of_b = angle_sum(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
         return self._turned(a, (sign * of_b[0], of_b[1]), space)
 
-    def _pair(self, encoding: Array, space: Space) -> Pair:
+    def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
         wide, waves = space.astype(encoding, space.dtype), self._waves
         return waves.in_order(*halves(wide, 0, LAYOUTS[self.arrangement], len(self.frequencies)))
 
-    def _turned(self, encoding: Array, turn: Pair, space: Space) -> Array:
+    def _turned(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        pair = self._waves.in_order(*_product(self._pair(encoding, space), turn))
+        pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
         joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
         return space.astype(joined, encoding.dtype)
 
     def _check_points(self, name: str, points: Array) -> None:
         """Check that points have as many coordinates on their first axis as the frequencies."""
-        size, shape = self.frequencies.shape[1:], tuple(points.shape)
-        if size and (not shape or checks.known_to_differ(shape[0], size[0])):
-            raise wrong_value(name, f"have shape ({size[0]}, ...), coordinates first", shape)
+        if self.frequencies.ndim == 2:
+            features.check_first_axis(name, points, self.frequencies.shape[1], "coordinates")
 
     def _check_encoding(self, name: str, encoding: Array, space: Space) -> None:
         """Check that an array holds encodings, features on its first axis."""
         checks.real_floating(space.xp, **{name: encoding})
-        size, shape = 2 * len(self.frequencies), tuple(encoding.shape)
-        if not shape or checks.known_to_differ(shape[0], size):
-            raise wrong_value(name, f"have shape ({size}, ...), features first", shape)
+        features.check_first_axis(name, encoding, 2 * len(self.frequencies), "features")
 
     def _kernel(self, difference: Array, space: Space, *, dtype: Dtype) -> Array:
         """Return the kernel of differences, (1, *S), which are computed in blocks."""
@@ -622,7 +633,7 @@ class FourierFeatures(checks.CheckedLayer):
         )
 
     def _decode(self, encoding: Array, space: Space, *, grid: Grid, count: int) -> Array:
-        """Return the points of encodings in one chunk, (count * coordinate, *S)."""
+        """Return the points of encodings in one chunk, and then their strengths, (row, *S)."""
         shape, xp = encoding.shape[1:], space.xp
         wide = xp.concat(list(self._pair(encoding, space)), axis=0)
         wide = space.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), space.widest)
@@ -673,12 +684,3 @@ def _check_broadcast(name: str, shape: namespace.Shape, encoding: Array) -> None
     if not checks.shapes_broadcast([shape, encoding.shape[1:]]):
         what = f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"
         raise wrong_value(name, what, f"points of shape {tuple(shape)}")
-
-
-def _product(pair: Pair, other: Pair) -> Pair:
-    """Return sines and cosines of sums of angles, points aligned at their last axes."""
-    ndim = max(x.ndim for x in (*pair, *other))
-    (sin, cos), (other_sin, other_cos) = (
-        [x[(slice(None), *(None,) * (ndim - x.ndim), ...)] for x in two] for two in (pair, other)
-    )
-    return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin

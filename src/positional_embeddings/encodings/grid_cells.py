@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
@@ -95,9 +94,7 @@ def grid_cell_encoding(
            [1.  , 1.  ]])
     """
     space, dtype = features.real_coordinates("points", points, dtype)
-    shape = tuple(points.shape)
-    if not shape or checks.known_to_differ(shape[0], 2):
-        raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
+    features.check_first_axis("points", points, 2, "both coordinates")
     lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4

@@ -13,14 +13,17 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.encodings.features import Waves, one_or_each, real_coordinates
+from positional_embeddings.encodings.features import (
+    Waves,
+    one_or_each,
+    real_coordinates,
+    smoothness,
+)
 
 Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
 # Frequencies in cycles stay below the range of a float32, also in heavy tails.
 _HIGHEST_FREQUENCY = 2.0**100
-# Below, the tails of the frequencies are too heavy for floating-point numbers.
-_LEAST_NU = 0.1
 
 
 def random_fourier_encoding(
@@ -162,7 +165,7 @@ def _spectrum(
     if kernel == "periodic" and period is None:
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":
-        nu = 1.5 if nu is None else _at_least("nu", nu, _LEAST_NU, "0.1")
+        nu = smoothness(nu)
     each = count, "coordinate on axis 0 of `x`"
     check = partial(_at_least, least=2.0**-50, text="2**-50")
     periods = None if period is None else tuple(one_or_each("period", period, check, *each))

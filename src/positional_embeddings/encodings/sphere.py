@@ -179,7 +179,6 @@ def spherical_encoding(
     xp = space.xp
     checks.real("latitude", latitude, xp)
     checks.real("longitude", longitude, xp)
-    steps: tuple[float, ...] = ()
     if kernel is None:
         without = "without a `kernel`"
         checks.left_out(without, length_scale=length_scale, nu=nu, tolerance=tolerance)
@@ -191,8 +190,8 @@ def spherical_encoding(
             degree = sphere_kernels.least_degree(spectrum, tolerance)
         else:
             checks.left_out("with a `degree`", tolerance=tolerance)
-        steps = tuple(sphere_kernels.amplitude_steps(*spectrum))
     degree = _checked_degree(degree)
+    steps = [1.0] * (degree + 1) if kernel is None else sphere_kernels.amplitude_steps(*spectrum)
     checks.choice("unit", unit, get_args(Unit))
     shapes = [tuple(latitude.shape), tuple(longitude.shape)]
     if not checks.shapes_broadcast(shapes):
@@ -287,8 +286,7 @@ class _Series(NamedTuple):
 
     degree: int
     unit: str
-    # The factor on degree 0, and then from each degree to the next; none if all weigh the same.
-    steps: Sequence[float]
+    steps: Sequence[float]  # the factor on degree 0, and then from each degree to the next
 
 
 def _spherical_encoding(
@@ -339,11 +337,10 @@ def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Itera
     cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, space)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
-    values = nothing + (steps[0] if steps else 1.0) / sqrt(4 * pi)
+    values = nothing + steps[0] / sqrt(4 * pi)
     yield values
     for n in range(1, series.degree + 1):
-        weights = xp.asarray(_weights(n), dtype=space.widest, device=space.device)
-        weights = weights * steps[n] if steps else weights
+        weights = xp.asarray(_weights(n, steps[n]), dtype=space.widest, device=space.device)
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
         # Order -1 is order 1 with the other sign.
         before = -values[1:2, ...] if n > 1 else nothing
@@ -355,14 +352,14 @@ def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Itera
 
 
 @host_constant
-def _weights(degree: int) -> list[list[float]]:
-    """Return the weights of the same, the next lower and the next higher order, by order."""
+def _weights(degree: int, factor: float) -> list[list[float]]:
+    """Return a factor times the weights of the same, the next lower and the next higher order."""
     n, orders = degree, range(degree + 1)
     scale = (2 * n + 1) / (2 * n - 1)
     return [
-        [sqrt(scale * (n * n - m * m)) / n for m in orders],
-        [sqrt(scale * (n + m) * (n + m - 1)) / (2 * n) for m in orders],
-        [sqrt(scale * (n - m) * (n - m - 1)) / (2 * n) for m in orders],
+        [sqrt(scale * (n * n - m * m)) / n * factor for m in orders],
+        [sqrt(scale * (n + m) * (n + m - 1)) / (2 * n) * factor for m in orders],
+        [sqrt(scale * (n - m) * (n - m - 1)) / (2 * n) * factor for m in orders],
     ]
 
 
