@@ -434,6 +434,8 @@ class _Reader:
             usual = ("absolute",) if model.facts.unrotated else layout_names(model.facts.layout)
             if key == "position_embedding_type" and value in usual:
                 continue
+            if KV_HEADS.search(key) and value == model.config.get("num_attention_heads"):
+                continue
             if key not in settled:
                 raise unknown_key(key, value, model.name, "attention")
             if value != settled[key]:
@@ -450,10 +452,18 @@ def keys_of(facts: Attention) -> set[str]:
 
 # What a key is called that could mean positions or attention.
 MEANS_ATTENTION = re.compile(
-    "^(?!.*(moe|router)).*(rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk"
-    "|logn|local_attention|causal|bidirectional|is_decoder|global_key_value_heads|k_eq_v"
-    "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)"
+    "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window"
+    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder"
+    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim"
+    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio"
+    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)"
+    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier"
+    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling"
+    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)"
 )
+# What a key is called that has the number of heads of keys: if it is that of queries, no code has
+# to read it.
+KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Values in old configurations of all types that change nothing where no code reads them.
 _HARMLESS = {"is_decoder": False, "scale_attn_weights": True, "sliding_window": None}
 # Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
