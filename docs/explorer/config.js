@@ -285,9 +285,11 @@ export class Model {
     if (!types.length && count !== null) types = this.#attentionTypes(count);
     if (!types.length) types = this.#defaultTypes(count ?? some, count !== null);
     if (!flags.length) flags = types.map((_, i) => !interval || (i + 1) % interval);
-    if (Math.min(types.length, flags.length) < (count ?? types.length)) {
-      const entries = count ?? types.length;
-      throw new WrongInput(`the lists of layers must have ${entries} entries.`);
+    const entries = Math.min(types.length, flags.length);
+    const wanted = count ?? types.length;
+    if (entries < wanted) {
+      const what = `the lists of layers must have ${wanted} entries, one a layer`;
+      throw new WrongInput(`${what}, got ${entries}.`);
     }
     const sizes = this.#sizes();
     const heads = this.#listed("num_attention_heads_per_layer");

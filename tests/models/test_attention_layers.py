@@ -150,11 +150,11 @@ CAUSAL = pe.CausalMask()
 SIZES = {"num_attention_heads": 4, "hidden_size": 32, "num_hidden_layers": 4}
 
 
-def layers_of(model_type, **config):
+def layers_of(model_type, layout=None, **config):
     attention = facts_of(model_type).attention or {}
     heads = {"num_key_value_heads": 2} if "num_key_value_heads" in attention.values() else {}
     config = {"max_position_embeddings": 64} | heads | SIZES | config
-    return pe.attention_layers(config | {"model_type": model_type})
+    return pe.attention_layers(config | {"model_type": model_type}, layout=layout)
 
 
 def test_windows_of_layers():
@@ -292,6 +292,14 @@ def test_a_window_on_each_side():
     assert (layer.mask, layer.window) == (pe.SlidingWindowMask(5, 5), None)
 
 
+def test_the_layout_of_the_weights():
+    for layout in ("half", "interleaved"):
+        layers = layers_of("llama", layout)
+        assert {layer.rope for layer in layers} == {pe.RoPE(8, 64, layout=layout)}
+    with pytest.raises(ValueError, match="`layout` must be"):
+        layers_of("llama", "both")
+
+
 def test_sizes_of_values_that_are_left_out():
     sizes = {"qk_rope_head_dim": 4, "qk_nope_head_dim": 12}
     assert {layer.value_size for layer in layers_of("minicpm3", **sizes)} == {8}
@@ -361,7 +369,16 @@ def test_sinks_and_layers_without_attention():
         ({"model_type": "dbrx"}, "does: the program that compares attention cannot run it"),
         (
             {"model_type": "llama", "layer_types": ["sliding_attention"] * 4},
-            r"`layer_types` must hold types of \[''\], got 'sliding_attention'",
+            "`layer_types` must be left out for the model type .*, got 'sliding_attention'.* Pass",
+        ),
+        (
+            {"model_type": "olmo3", "layer_types": ["linear_attention"] * 4},
+            r"has, \['full_attention', 'sliding_attention'\], got 'linear_attention'.* Pass",
+        ),
+        ({"model_type": "kimi_linear"}, "the configuration must have 'layer_types': pass `config"),
+        (
+            {"model_type": "llama", "num_key_value_heads": 3},
+            "`num_attention_heads` must be a multiple of `num_key_value_heads` = 3, got 4",
         ),
         (
             {"model_type": "gpt2", "scale_attn_weights": False},

@@ -227,8 +227,9 @@ class Model:
             or self._default_types(count or some, all_of_them=count is not None)
         )
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
-        if min(len(types), len(flags)) < (count or len(types)):
-            message = f"the lists of layers must have {count or len(types)} entries."
+        entries, count = min(len(types), len(flags)), count or len(types)
+        if entries < count:
+            message = f"the lists of layers must have {count} entries, one a layer, got {entries}."
             raise ValueError(message)
         own = self._own()
         own_bases = dict(enumerate(bases)) if self.facts.own_bases else {}
