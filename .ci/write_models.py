@@ -205,6 +205,8 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
     if facts is None or kind_of(facts) not in ("read", "ask"):
         return
     facts |= MORE.get(config_class.model_type, {})
+    facts.pop("reads", None)
+    facts |= reads(config_class)
     keys = []
     for key in ("rotary_pct", "partial_rotary_factor", "rope_pct"):
         found = made(config_class, **{key: 0.75}).get("rope_parameters") or {}
@@ -213,18 +215,34 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
     facts.pop("share_keys", None)
     if (keys := SHARE_KEYS.get(config_class.model_type, keys)) != ["partial_rotary_factor"]:
         facts["share_keys"] = keys
-    module = sys.modules[config_class.__module__]
-    path = Path(module.__file__ or "").with_name(module.__name__.split(".")[-1] + ".py")
-    code = path.with_name(path.name.replace("configuration_", "modeling_"))
-    if "ROPE_INIT_FUNCTIONS" not in code.read_text() and "axial" not in facts:
+    _, code = code_of(config_class)
+    if "ROPE_INIT_FUNCTIONS" not in code and "axial" not in facts:
         facts["has_scaling"] = False
-    default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code.read_text())
+    default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code)
     if default and "sections" in facts and facts["sections"] != "unknown":
         facts["mrope_section"] = json.loads(default[1])
     values = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
     original = values.get("original_max_position_embeddings")
     if isinstance(original, int):
         facts.setdefault("defaults", {})["original_max_position_embeddings"] = original
+
+
+def code_of(config_class: Any) -> tuple[str, str]:
+    """Return the code of a class of configurations, and that of its models."""
+    path = Path(inspect.getfile(config_class))
+    code = path.with_name(path.name.replace("configuration_", "modeling_"))
+    return path.read_text(), code.read_text() if code.exists() else ""
+
+
+def reads(config_class: Any) -> dict[str, Any]:
+    """Return which of the keys that are of some types alone the code of a type reads."""
+    own, code = code_of(config_class)
+    keys = [
+        key
+        for key in known_facts.OWN_KEYS
+        if re.search(rf"\b{key}\b", own) or re.search(rf'config\.{key}\b|"{key}"', code)
+    ]
+    return {} if keys == [*known_facts.Facts().reads] else {"reads": keys}
 
 
 def add_attention(config_class: Any, config: Any, found: dict[str, Any]) -> None:
@@ -237,6 +255,7 @@ def add_attention(config_class: Any, config: Any, found: dict[str, Any]) -> None
         return
     if kind_of(facts) == "unrotated":
         facts |= {key: x for key, x in defaults_of(config_class).items() if key in UNROTATED}
+        facts |= reads(config_class)
     models = known_facts.models()
     before = models.get(name)
     models[name] = facts
@@ -355,7 +374,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
     known_facts.models().pop(name, None)
     small = copy.deepcopy(config)
     driver.shrink(small)
-    facts = defaults_of(config_class)
+    facts = defaults_of(config_class) | reads(config_class)
     try:
         facts = measured(small, facts)
         if facts.keys().isdisjoint(("bases", "rotates")) and not hasattr(config, "no_rope_layers"):

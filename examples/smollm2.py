@@ -21,7 +21,6 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 import positional_embeddings as pe
 
-AXES = {"feature_axis": -1, "seq_axis": 1}  # of (batch, seq, heads, head)
 FEW_ROWS = 16  # up to which BLAS multiplies W @ x.T faster than x @ W.T
 LIBRARIES = {n: f"array_api_compat.{n}" for n in ("numpy", "cupy", "torch")} | {"jax": "jax.numpy"}
 END = "<|im_end|>"
@@ -33,9 +32,9 @@ PROMPTS = ["Why is the sky blue?", "What is the capital of France?", "Name three
 
 
 def load_model(xp: Any, config: dict[str, Any], weights: dict[str, Any]) -> SimpleNamespace:
-    """Return the model in arrays of a library, from matrices (outputs, inputs) of NumPy."""
+    """Return the model in arrays of a library, from matrices (outputs, inputs) as GGUF has them."""
     arrays = {key.removesuffix(".weight"): xp.asarray(w) for key, w in weights.items()}
-    layers = pe.attention_layers(config, **AXES)
+    layers = pe.attention_layers(config, layout="interleaved", feature_axis=-1, seq_axis=1)
     return SimpleNamespace(xp=xp, config=config, layers=layers, weights=arrays)
 
 
@@ -53,7 +52,7 @@ def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
 
 def logits(model: SimpleNamespace, tokens: Any, step: pe.DecoderStep) -> Any:
     """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
-    xp, shape = model.xp, (*tokens.shape, -1, model.config["head_dim"])
+    xp, shape = model.xp, (*tokens.shape, -1, model.config["head_dim"])  # batch, seq, heads, head
     x = xp.take(model.weights["token_embd"], xp.asarray(tokens.ravel()), axis=0)
     for number in range(len(model.layers)):  # x is (batch * seq, features)
         at = f"blk.{number}"
@@ -99,13 +98,7 @@ def read_checkpoint() -> tuple[dict[str, Any], dict[str, Any], Any]:
         "rope_theta": field["llama.rope.freq_base"],
         "rms_norm_eps": field["llama.attention.layer_norm_rms_epsilon"],
     }
-    weights = {}
-    for tensor in reader.tensors:
-        weight = np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
-        if "attn_q" in tensor.name or "attn_k" in tensor.name:  # GGUF has interleaved pairs
-            heads = len(weight) // config["head_dim"]
-            weight = pe.convert_layout(weight, "interleaved", "half", axis=0, num_heads=heads)
-        weights[tensor.name] = weight
+    weights = {x.name: np.array(gguf.dequantize(x.data, x.tensor_type)) for x in reader.tensors}
     words, kinds = field["tokenizer.ggml.tokens"], field["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in field["tokenizer.ggml.merges"]]
     tokenizer = tokenizers.Tokenizer(BPE({w: i for i, w in enumerate(words)}, merges))
@@ -124,13 +117,13 @@ def encode(tokenizer: Any, prompts: list[str]) -> tuple[Any, Any]:
     return np.asarray([one.ids for one in found]), np.asarray([one.attention_mask for one in found])
 
 
-def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: int) -> int:
-    """Stream the answers, one below the other, and return the number of steps."""
+def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: int) -> None:
+    """Stream the answers, one below the other, and print how fast they came."""
     texts, going = [f"\n> {prompt}\n\n" for prompt in prompts], set(range(len(prompts)))
     streams = [tokenizers.decoders.DecodeStream(skip_special_tokens=True) for _ in prompts]
-    steps, shown = 0, 0  # the latter in characters
+    begin, tokens, shown = time.perf_counter(), 0, 0  # shown in characters
     for new in generate(model, *encode(tokenizer, prompts), count):
-        steps += 1
+        tokens += len(new)
         going = {row for row in going if new[row] != tokenizer.token_to_id(END)}
         for row in going:
             texts[row] += streams[row].step(tokenizer, int(new[row])) or ""  # None in a character
@@ -140,7 +133,7 @@ def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: in
         if not going:
             break
     print("\n".join(texts)[shown:])
-    return steps
+    print(f"\n{tokens / (time.perf_counter() - begin):.1f} tokens a second")
 
 
 def main() -> None:
@@ -159,10 +152,7 @@ def main() -> None:
         parser.error("--prompt is longer than the context of the model")
     model = load_model(importlib.import_module(LIBRARIES[options.library]), config, weights)
     for first in range(0, len(prompts), options.batch):
-        part, begin = prompts[first : first + options.batch], time.perf_counter()
-        tokens = len(part) * answer(model, tokenizer, part, options.max_tokens)
-        speed = tokens / (time.perf_counter() - begin)
-        print(f"\n{speed:.1f} tokens a second on {options.library}")
+        answer(model, tokenizer, prompts[first : first + options.batch], options.max_tokens)
 
 
 if __name__ == "__main__":

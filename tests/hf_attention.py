@@ -20,10 +20,12 @@ import numpy as np
 import hf_models as driver
 from positional_embeddings.models import facts as known_facts
 from positional_embeddings.models.attention_layers import (
+    KV_HEADS,
     MEANS_ATTENTION,
     attention_layers,
     keys_of,
 )
+from positional_embeddings.models.facts import OWN_KEYS
 from positional_embeddings.models.hf_config import TOP_KEYS, nested
 
 TOKENS, PADDED, LONGER = 12, 3, 17
@@ -317,7 +319,6 @@ SCALES = re.compile("scal|multiplier|mscale|softcap")
 NO_SCALES = re.compile(
     "value|^rope_|router|routed|init|^layer_|final_logit|embedding|residual|lm_head|logits"
 )
-HEADS = re.compile("kv_heads|key_value_heads|num_query_groups|head_kv|multi_query_group")
 AXES = {"feature_axis": -1, "seq_axis": -2}
 RELATIVE_ERROR = 1e-4  # of float32, of the largest number
 
@@ -367,6 +368,7 @@ RULES = {
 }
 # Values for which alone a type is known.
 SETTLED = {
+    "kimi_linear": {"mla_use_nope": True},
     "llama4_text": {"attn_temperature_tuning": False},
     "modernbert-decoder": {"local_attention": 128},
     "mimo_v2_flash": {
@@ -474,7 +476,7 @@ def _facts_of(config_class, config, types):
     heads = getattr(other, "num_attention_heads", None)
     if heads == 4 and not getattr(other, "qk_nope_head_dim", None):
         for key in other.to_dict():
-            if HEADS.search(key) and type(getattr(other, key, None)) in (int, type(None)):
+            if KV_HEADS.search(key) and type(getattr(other, key, None)) in (int, type(None)):
                 setattr(other, key, 2)
     rotates = not known_facts.facts_of(name).unrotated
     seen = attended(other, rotates=rotates)
@@ -634,7 +636,7 @@ def described(config_class, config, given, seen):  # noqa: PLR0911, PLR0912, PLR
         return {"refused": "its layers differ in their numbers of heads"}
     rules = RULES.get(name, {})
     facts |= rules
-    keys = [key for key in values if HEADS.search(key) and values[key] == kv_heads]
+    keys = [key for key in values if KV_HEADS.search(key) and values[key] == kv_heads]
     if "kv_heads" in rules:
         pass
     elif keys and kv_heads != heads:
@@ -692,6 +694,8 @@ def settled(config_class, facts, whole, changed_keys):
     by_name = SETTLED.get(config_class.model_type, {})
     names = {*by_name, *known_facts.facts_of(config_class.model_type).names.values()}
     keys = {key for key in {*whole, *own} - names if MEANS_ATTENTION.search(key)}
+    derived = {"qk_head_dim", *DERIVED.get(config_class.model_type, ())}
+    keys = {key for key in keys if key in derived or not KV_HEADS.search(key)}
     classes = re.split(r"^(?=@|class |def )", code_of(config_class), flags=re.MULTILINE)
     inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
     converted = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
@@ -700,18 +704,24 @@ def settled(config_class, facts, whole, changed_keys):
         key
         for key in sorted(keys - read)
         if key in changed_keys
+        or key in derived
         or not (re.search(rf"\b{key}\b", inner) or re.search(rf"self\.{key}\b", converted))
     ]
     values = {key: whole.get(key, own.get(key)) for key in sorted(keys - {*unread, *read})}
     kinds = int | float | str | None
     return {
-        "unread": unread,
+        "unread": sorted({*unread, *PUBLISHED.get(config_class.model_type, ())}),
         "settled": {key: x for key, x in values.items() if isinstance(x, kinds)} | by_name,
     }
 
 
-# Keys that are read of all types.
-READ = (TOP_KEYS | {"max_position_embeddings"}) - {"rope_interleave"}
+# Keys that are read of all types, or of those whose code reads them.
+READ = (TOP_KEYS | {"max_position_embeddings", *OWN_KEYS}) - {"rope_interleave"}
+READ |= {*known_facts.layer_types().lists, *known_facts.layer_types().full_lists}
+# Keys that are published with a type, and are in no code of transformers.
+PUBLISHED = {"mimo_v2_flash": ["attention_chunk_size"]}
+# Keys that a configuration computes from others, whatever is given, besides `qk_head_dim`.
+DERIVED = {"gpt_bigcode": ["num_key_value_heads"]}
 
 
 def defaults_of(config_class, facts, whole):

@@ -63,7 +63,7 @@ OTHER += [
     | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
     {"model_type": "llama", "text_config": {"head_dim": 8}, **LONG},
     {"model_type": "smollm3", "no_rope_layer_interval": 3, "num_hidden_layers": 7},
-    {"model_type": "llama", "kv_channels": 32, "rotary": True},
+    {"model_type": "llama", "head_dim": 32, "rotary": True},
     {"model_type": "qwen2_vl", "embed_dim": 256, "num_heads": 4, "depth": 2, "patch_size": 14},
     {"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [1]}
     | {"layer_types": ["linear_attention", "full_attention"]},
@@ -84,6 +84,9 @@ SCORED = [
     for scales in ({"mscale": 1.0, "mscale_all_dim": 1.0}, {"mscale_all_dim": 0.707}, {})
 ]
 SCORED += [
+    {"model_type": "llama", "num_hidden_layers": 1, "attention_multiplier": 0.5},
+    {"model_type": "deepseek_v3", "num_hidden_layers": 1, "num_key_value_heads": 2},
+    {"model_type": "deepseek_v3", "num_hidden_layers": 1, "num_key_value_heads": 128},
     {**DEEPSEEK, "rope_scaling": {"type": "yarn", "factor": 0.5, "mscale_all_dim": 1.0}},
     {**DEEPSEEK, "rope_scaling": {"type": "yarn", "mscale_all_dim": 1.0}}
     | {"original_max_position_embeddings": 1024},
@@ -123,6 +126,9 @@ SCORED += [
     for flag in (False, True)
 ]
 WRONG = [
+    {"model_type": "llama", "kv_channels": 32},
+    {"model_type": "gptj", "head_dim": 32},
+    {"model_type": "llama", "head_dim": 32, "no_rope_layers": [1, 0]},
     {},
     {"head_dim": 64},
     {"model_type": "some_model", "head_dim": 64, "max_position_embeddings": 4096},

@@ -203,8 +203,12 @@ def test_transformers_gives_the_same_tokens(smollm2, weights):
 
     theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).eval()
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, SMALL["num_hidden_layers"])
-    for name, weight in theirs.model.named_parameters():
-        weight.data = torch.asarray(weights[names.get_name(f"model.{name}", [".weight"])])
+    for name, parameter in theirs.model.named_parameters():
+        weight = weights[names.get_name(f"model.{name}", [".weight"])]
+        if "q_proj" in name or "k_proj" in name:  # GGUF has interleaved pairs
+            heads = len(weight) // SMALL["head_dim"]
+            weight = pe.convert_layout(weight, "interleaved", "half", axis=0, num_heads=heads)
+        parameter.data = torch.asarray(weight)
     tokens, mask = padded(PROMPTS)
     given = {"inputs": torch.asarray(tokens), "attention_mask": torch.asarray(mask)}
     length = {"min_new_tokens": 6, "max_new_tokens": 6}
@@ -233,7 +237,7 @@ def test_command_answers(smollm2, checkpoint, monkeypatch, capsys):
     printed = run(smollm2, checkpoint, monkeypatch, capsys, *options, "--max-tokens", "9")
     assert printed.startswith(f"\n> {questions[0]}\n\nThe capital of France is Paris.\n")
     assert printed.index("Paris") < printed.index(f"\n> {questions[1]}\n\n")
-    assert "tokens a second on numpy" in printed
+    assert "tokens a second" in printed
 
 
 def small_tokenizer(smollm2, end):
@@ -264,7 +268,7 @@ def test_command_streams_answers_in_order(smollm2, weights, monkeypatch, capsys,
     assert [line for line in lines if line] == [
         line for line in "".join(texts).splitlines() if line
     ]
-    assert printed.count("tokens a second on numpy") == -(-3 // int(batch))
+    assert printed.count("tokens a second") == -(-3 // int(batch))
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,19 @@ const TOP_KEYS = [
   ...BASES,
   ...SHARES,
   ...PARAMETERS,
-  "layer_rope_theta",
-  "no_rope_layer_interval",
-  "no_rope_layers",
-  "qk_rope_head_dim",
   "rope_interleave",
+  "rope_interleaved",
   "rotary",
   "rotary_dim",
-  "rope_interleaved",
+];
+// Keys that count where the code of a model reads them, and for a model that is not known.
+const OWN_KEYS = [
+  "qk_rope_head_dim",
+  "head_dim",
+  "kv_channels",
+  "layer_rope_theta",
+  "no_rope_layers",
+  "no_rope_layer_interval",
 ];
 
 // The switch of rotation, and its usual value; dicts that are read elsewhere or not at all.
@@ -56,10 +61,18 @@ const COMMON = [
 ];
 // What a key is called that could mean positions or attention.
 const MEANS_ATTENTION = new RegExp(
-  "^(?!.*(moe|router)).*(rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk" +
-    "|logn|local_attention|causal|bidirectional|is_decoder|global_key_value_heads|k_eq_v" +
-    "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)",
+  "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window" +
+    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder" +
+    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim" +
+    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio" +
+    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)" +
+    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier" +
+    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling" +
+    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)",
 );
+// What a key is called that has the number of heads of keys: if it is that of queries, no code has
+// to read it.
+const KV_HEADS = /kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group/;
 // Values in old configurations of all types that change nothing where no code reads them.
 const HARMLESS = { is_decoder: false, scale_attn_weights: true, sliding_window: null };
 // Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
@@ -184,6 +197,7 @@ export class Model {
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
     if ("unrotated" in facts) kind = "no rotary";
     const isRotary = (key) => ["rope", "rotary", "ntk"].some((part) => key.includes(part));
+    const isAsked = (key) => isRotary(key) || OWN_KEYS.includes(key);
     const rotary = Object.keys(this.published).filter(isRotary);
     let { refused } = facts;
     if (kind !== "rope" && kind !== "rotary") {
@@ -197,12 +211,10 @@ export class Model {
     const { unread = [], settled = {} } = facts.attention ?? {};
     const alike = Object.keys(settled).filter((key) => (this.published[key] ?? null) === settled[key]);
     const known = ["rope_interleave", ...this.#knownKeys(), ...unread, ...alike];
-    const inner = nested(this.published);
-    for (const key of [...rotary, ...Object.keys(inner).filter(isRotary)]) {
-      if (known.includes(key)) continue;
-      const value = shown(hasOwn(this.published, key) ? this.published[key] : inner[key]);
+    for (const [key, value] of Object.entries({ ...this.published, ...nested(this.published) })) {
+      if (!isAsked(key) || known.includes(key)) continue;
       throw new WrongInput(
-        `\`${key}\` is not known of ${this.name}, got ${value}: its rotation may differ. ` +
+        `\`${key}\` is not known of ${this.name}, got ${shown(value)}: its rotation may differ. ` +
           "Leave the key out if the code of the model does not read it.",
       );
     }
@@ -235,9 +247,11 @@ export class Model {
     const { facts } = this;
     const { interleave = false, more_keys: more = [], rotary_switch: [flag] = SWITCH } = facts;
     const optional = "optional" in facts ? ["position_embedding_type"] : [];
-    const renamed = Object.values(facts.names ?? {});
+    const renamed = Object.entries(facts.names ?? {}).flat();
+    const own = facts.reads ?? (this.isKnown ? ["head_dim"] : OWN_KEYS);
+    const lists = Object.keys({ ...this.#knownTypes.lists, ...this.#knownTypes.full_lists });
     const read = [...TOP_KEYS, LENGTH, ORIGINAL, ...this.#keysOfBases(), ...renamed, ...optional];
-    return [...read, ...more, flag].filter((key) => interleave || key !== "rope_interleave");
+    return [...read, ...more, ...own, ...lists, flag].filter((key) => interleave || key !== "rope_interleave");
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -271,9 +285,11 @@ export class Model {
     if (!types.length && count !== null) types = this.#attentionTypes(count);
     if (!types.length) types = this.#defaultTypes(count ?? some, count !== null);
     if (!flags.length) flags = types.map((_, i) => !interval || (i + 1) % interval);
-    if (Math.min(types.length, flags.length) < (count ?? types.length)) {
-      const entries = count ?? types.length;
-      throw new WrongInput(`the lists of layers must have ${entries} entries.`);
+    const entries = Math.min(types.length, flags.length);
+    const wanted = count ?? types.length;
+    if (entries < wanted) {
+      const what = `the lists of layers must have ${wanted} entries, one a layer`;
+      throw new WrongInput(`${what}, got ${entries}.`);
     }
     const sizes = this.#sizes();
     const heads = this.#listed("num_attention_heads_per_layer");
@@ -510,6 +526,7 @@ export class Model {
       if (read.includes(key) || !(isSettled || MEANS_ATTENTION.test(key))) return true;
       const usual = "unrotated" in facts ? ["absolute"] : layoutNames(facts.layout);
       if (key === "position_embedding_type" && usual.includes(value)) return true;
+      if (KV_HEADS.test(key) && value === this.config.num_attention_heads) return true;
       return isSettled && value === settled[key];
     });
   }

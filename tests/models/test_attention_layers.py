@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings.models.facts import facts_of
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
 RNG = np.random.default_rng(0)
@@ -149,9 +150,11 @@ CAUSAL = pe.CausalMask()
 SIZES = {"num_attention_heads": 4, "hidden_size": 32, "num_hidden_layers": 4}
 
 
-def layers_of(model_type, **config):
-    config = {"num_key_value_heads": 2, "max_position_embeddings": 64} | SIZES | config
-    return pe.attention_layers(config | {"model_type": model_type})
+def layers_of(model_type, layout=None, **config):
+    attention = facts_of(model_type).attention or {}
+    heads = {"num_key_value_heads": 2} if "num_key_value_heads" in attention.values() else {}
+    config = {"max_position_embeddings": 64} | heads | SIZES | config
+    return pe.attention_layers(config | {"model_type": model_type}, layout=layout)
 
 
 def test_windows_of_layers():
@@ -160,7 +163,7 @@ def test_windows_of_layers():
     assert seen == [windowed] * 3 + [(CAUSAL, None)]
     assert layers_of("mistral", sliding_window=None)[0].window is None
     assert layers_of("mistral")[0].window == 4096
-    both = layers_of("modernbert", local_attention=8, num_key_value_heads=None)
+    both = layers_of("modernbert", local_attention=8)
     assert {layer.mask for layer in both} == {None, pe.SlidingWindowMask(4, 4)}
     assert {layer.window for layer in both} == {None}
 
@@ -184,7 +187,7 @@ def test_factors_on_scores():
     assert layers_of("gemma4_text")[0].scale == 1.0
     assert layers_of("llama")[0].scale is None
     assert layers_of("falcon_h1", key_multiplier=0.5)[0].scale == 0.5 * 8**-0.5
-    assert layers_of("opt", num_key_value_heads=None)[0].scale is None
+    assert layers_of("opt")[0].scale is None
 
 
 def test_deepseek_multiplies_its_scores():
@@ -210,7 +213,7 @@ def test_layers_that_are_all_of_one_type():
 
 
 def test_alibi():
-    falcon = {"num_key_value_heads": None, "max_position_embeddings": 64}
+    falcon = {"max_position_embeddings": 64}
     with_bias, rotating = (layers_of("falcon", **falcon, alibi=x)[0] for x in (True, False))
     assert with_bias.bias == pe.ALiBiBias(4) * 8**-0.5
     assert with_bias.rope is None
@@ -228,7 +231,7 @@ def test_alibi():
 
 
 def test_heads_of_keys_that_flags_tell():
-    falcon = {"num_key_value_heads": None, "num_kv_heads": 2}
+    falcon = {"num_kv_heads": 2}
     for given, count in (
         ({}, 1),
         ({"multi_query": False}, 4),
@@ -287,6 +290,14 @@ def test_layers_with_numbers_of_their_own():
 def test_a_window_on_each_side():
     layer = layers_of("openai_privacy_filter", sliding_window=5)[0]
     assert (layer.mask, layer.window) == (pe.SlidingWindowMask(5, 5), None)
+
+
+def test_the_layout_of_the_weights():
+    for layout in ("half", "interleaved"):
+        layers = layers_of("llama", layout)
+        assert {layer.rope for layer in layers} == {pe.RoPE(8, 64, layout=layout)}
+    with pytest.raises(ValueError, match="`layout` must be"):
+        layers_of("llama", "both")
 
 
 def test_sizes_of_values_that_are_left_out():
@@ -358,7 +369,16 @@ def test_sinks_and_layers_without_attention():
         ({"model_type": "dbrx"}, "does: the program that compares attention cannot run it"),
         (
             {"model_type": "llama", "layer_types": ["sliding_attention"] * 4},
-            r"`layer_types` must hold types of \[''\], got 'sliding_attention'",
+            "`layer_types` must be left out for the model type .*, got 'sliding_attention'.* Pass",
+        ),
+        (
+            {"model_type": "olmo3", "layer_types": ["linear_attention"] * 4},
+            r"has, \['full_attention', 'sliding_attention'\], got 'linear_attention'.* Pass",
+        ),
+        ({"model_type": "kimi_linear"}, "the configuration must have 'layer_types': pass `config"),
+        (
+            {"model_type": "llama", "num_key_value_heads": 3},
+            "`num_attention_heads` must be a multiple of `num_key_value_heads` = 3, got 4",
         ),
         (
             {"model_type": "gpt2", "scale_attn_weights": False},

@@ -63,7 +63,7 @@ def of_rotation(facts):
     """Return facts without those about attention."""
     if facts is None:
         return None
-    attention = {"attention", *(("defaults", "names") if "unrotated" in facts else ())}
+    attention = {"attention", *(("defaults", "names", "reads") if "unrotated" in facts else ())}
     return {key: value for key, value in facts.items() if key not in attention}
 
 

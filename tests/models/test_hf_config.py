@@ -45,10 +45,12 @@ LLAMA = {"model_type": "llama"} | SIZES
     ],
 )
 def test_layouts(model_type, layout):
-    config = SIZES | {"model_type": model_type, "rope_theta": 1e4, "qk_rope_head_dim": 64}
+    config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
     config["rope_parameters"] = {"rope_type": "default"}
     expected = RoPE(64, 8192, 1e4, layout=layout)
-    if facts_of(facts_of(model_type).text or model_type).mrope_section:
+    facts = facts_of(facts_of(model_type).text or model_type)
+    config |= {"qk_rope_head_dim": 64} if "qk_rope_head_dim" in facts.reads else {}
+    if facts.mrope_section:
         config["rope_parameters"] |= {"mrope_section": [8, 12, 12]}
         order = {"sections": (8, 12, 12), "section_order": "contiguous"}
         expected = RoPE(64, 8192, 1e4, layout=layout, **order)
@@ -399,7 +401,8 @@ def test_layers_that_are_not_extended():
 def test_heads_of_another_size():
     config = {"model_type": "llama", "num_attention_heads": 4, "hidden_size": 512}
     assert RoPE.from_hf_config(config, 9) == RoPE(128, 9)
-    assert RoPE.from_hf_config(config | {"kv_channels": 64}, 9) == RoPE(64, 9)
+    ours = {"model_type": "ours", "kv_channels": 64}
+    assert RoPE.from_hf_config(config | ours, 9, layout="half") == RoPE(64, 9)
     with pytest.raises(ValueError, match="`hidden_size` must be a multiple of `num_attention_"):
         RoPE.from_hf_config(config | {"num_attention_heads": 7}, 9)
     with pytest.raises(TypeError, match=r"`max_position_embeddings` must be a positive .*'64'"):

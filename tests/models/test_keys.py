@@ -5,10 +5,16 @@ import re
 import pytest
 
 from positional_embeddings import NTKScaling, RoPE, YaRNScaling, attention_layers
-from positional_embeddings.models.facts import models
+from positional_embeddings.models.facts import OWN_KEYS, facts_of, models
 
 HEAD = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
+
+
+def of_type(model_type):
+    """Return the configuration of a model of two layers, with the keys that its type reads."""
+    own = {} if "head_dim" in facts_of(model_type).reads else {"head_dim"}
+    return {key: x for key, x in LLAMA.items() if key not in own} | {"model_type": model_type}
 
 
 def layers(config, **options):
@@ -50,12 +56,36 @@ def test_rotary_keys_are_refused_whatever_their_value(config, key):
     [
         *("use_alibi", "position_bias", "window_size", "attention_sink_size", "attn_scale"),
         *("score_softcap", "use_logn_attn", "mscale", "interleaved_heads", "n_head"),
+        *("attention_multiplier", "query_pre_attn_scalar", "attn_temperature_tuning"),
+        *("attention_chunk_size", "num_kv_heads", "n_head_kv", "multi_query", "floor_scale"),
+        *("logits_soft_cap", "v_head_dim", "num_heads", "apply_query_key_layer_scaling"),
+        *("index_topk", "relative_attention", "attn_type", "mla_use_nope", "head_dim_of_keys"),
     ],
 )
 @pytest.mark.parametrize("value", [0, None, False, 4])
 def test_keys_that_could_mean_attention_are_refused_whatever_their_value(key, value):
     with pytest.raises(ValueError, match=f"`{key}` is not known of the model type 'llama', got"):
         attention_layers(LLAMA | {"num_attention_heads": 2, key: value})
+
+
+@pytest.mark.parametrize("key", OWN_KEYS)
+@pytest.mark.parametrize("value", [0, None, False, [1, 0]])
+def test_keys_that_other_types_read_are_refused_whatever_their_value(key, value):
+    config = of_type("codegen" if key == "head_dim" else "llama") | {key: value}
+    for function in (layers, attention_layers, RoPE.from_hf_config):
+        with pytest.raises(ValueError, match=f"^`{key}` is not known of the model type"):
+            function(config)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "deepseek_v3", "gpt2", "nomic_bert"])
+def test_heads_of_keys_that_no_code_reads(model_type):
+    config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
+    found = attention_layers(config | {"num_key_value_heads": 4})
+    assert found == attention_layers(config)
+    assert found[0].num_kv_heads == found[0].num_heads
+    for heads in (2, None):
+        with pytest.raises(ValueError, match="`num_key_value_heads` is not known of the model"):
+            attention_layers(config | {"num_key_value_heads": heads})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +103,7 @@ def test_keys_that_could_mean_attention_are_refused_whatever_their_value(key, va
     ],
 )
 def test_keys_that_change_what_a_query_sees(model_type, given):
-    config = LLAMA | {"model_type": model_type}
+    config = of_type(model_type)
     key, value = next(iter(given.items()))
     if isinstance(value, dict):
         inner, value = next(iter(value.items()))
@@ -86,7 +116,7 @@ def test_keys_that_change_what_a_query_sees(model_type, given):
 def test_the_same_keys_as_the_models_were_compared(model_type):
     keys = ("is_decoder", "use_bidirectional_attention", "local_attention", "use_sliding_window")
     settled = models()[model_type]["attention"]["settled"]
-    config = LLAMA | {"model_type": model_type, "num_attention_heads": 4, "hidden_size": 256}
+    config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
     config |= {"num_key_value_heads": 4}
     given = {key: settled[key] for key in keys if key in settled}
     assert given
@@ -156,7 +186,7 @@ def test_keys_that_transformers_does_not_read(model_type, given, key):
 
 @pytest.mark.parametrize("model_type", ["gptj", "codegen", "esm", "recurrent_gemma"])
 def test_scalings_that_the_code_of_a_model_does_not_have(model_type):
-    config = LLAMA | {"model_type": model_type, "num_attention_heads": 4, "hidden_size": 1024}
+    config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 1024}
     config |= {"rope_scaling": {"type": "linear", "factor": 2.0}}
     config |= {"position_embedding_type": "rotary"} if model_type == "esm" else {}
     with pytest.raises(ValueError, match=r"`type` must be one of \['default', 'mrope'\], got 'lin"):

@@ -79,7 +79,7 @@ VALUE_ERRORS = {
     "LongRoPEScaling([1.0], [1.0], 1)(2, 1e4, 8)": "`original_max_position` must be 2 or more, or `attention_factor` given: its logarithm divides, got 1.",
     "NTKScaling(1e-300)(4, 1e-10, 8)": "`factor` must keep `base` = 1e-10 a finite number above 0, got 1e-300.",
     "ProportionalScaling(1.5)": "`partial_rotary_factor` must be at most 1, got 1.5.",
-    "hf(layer_types=['full_attention'] * 2, no_rope_layers=[1])": "the lists of layers must have 2 entries.",
+    "hf(model_type='smollm3', layer_types=['full_attention'] * 2, no_rope_layers=[1])": "the lists of layers must have 2 entries, one a layer, got 1.",
     "hf(head_dim=10**5000)": "`head_dim` must be at most 2**20, got int of more digits than can be printed.",
     "hf(rope_scaling={'type': 'magic'})": "`type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'.",
     "hf(rope_scaling={'type': 'linear', 'factor': 2, 'speed': 3})": "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'.",

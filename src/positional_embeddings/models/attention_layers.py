@@ -235,6 +235,7 @@ def attention_layers(
     config: Config,
     seq_len: int | None = None,
     *,
+    layout: str | None = None,
     feature_axis: int | None = None,
     seq_axis: int | None = None,
 ) -> list[AttentionLayer | None]:
@@ -252,6 +253,9 @@ def attention_layers(
         images its text is read, where a mask for the tokens of images is the caller's.
     seq_len : int, optional
         Number of positions in the tables, as for `RoPE.from_hf_config`.
+    layout : {"half", "interleaved"}, optional
+        Layout of the queries and keys, if the weights have another one than the model in
+        transformers: "interleaved" for a Llama in the GGUF format.
     feature_axis, seq_axis : int, optional
         Axes of features and positions, as for `AttentionLayer`.
 
@@ -283,22 +287,25 @@ def attention_layers(
     >>> layers[0].scale, layers[0].softcap
     (0.0625, 50.0)
     """
-    model = Model(config, must_rotate=False)
-    return _Reader(model).layers(seq_len, {"feature_axis": feature_axis, "seq_axis": seq_axis})
+    axes = {"feature_axis": feature_axis, "seq_axis": seq_axis}
+    return _Reader(Model(config, must_rotate=False), seq_len, layout, axes).layers()
 
 
 class _Reader:
     """What a configuration says of the attention of its model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(
+        self, model: Model, seq_len: int | None, layout: str | None, axes: dict[str, Any]
+    ) -> None:
         self.model, self.facts = model, model.attention
+        self.seq_len, self.layout, self.axes = seq_len, layout, axes
         published = {**model.published, **nested(model.published)}
         self.values = without_none({**self.facts.defaults, **published})
         self._check_keys(published)
 
-    def layers(self, seq_len: int | None, axes: dict[str, Any]) -> list[AttentionLayer | None]:
+    def layers(self) -> list[AttentionLayer | None]:
         layers = self.model.layers(self.model.count(), self._types)
-        made = {layer: self._layer(layer, seq_len, axes) for layer in dict.fromkeys(layers)}
+        made = {layer: self._layer(layer) for layer in dict.fromkeys(layers)}
         alike = {layer: layer for layer in made.values()}
         return [alike[made[layer]] for layer in layers]
 
@@ -324,27 +331,33 @@ class _Reader:
         for kind in (str(layer.type), ""):
             if kind in known and layer.type in (None, "full_attention", kind):
                 return kind
-        raise wrong_value("layer_types", f"hold types of {sorted(known)}", repr(layer.type))
+        if layer.type is None:
+            self.model.needed("layer_types")
+        what = f"hold types of layers that {self.model.name} has, {sorted(known)}"
+        hint = " Pass `config | {'model_type': ...}` with the type of a model that has it."
+        if [*known] == [""]:
+            what = f"be left out for {self.model.name}, whose code has one attention for all layers"
+        raise wrong_value("layer_types", what, repr(layer.type), hint)
 
-    def _layer(
-        self, layer: Layer, seq_len: int | None, axes: dict[str, Any]
-    ) -> AttentionLayer | None:
+    def _layer(self, layer: Layer) -> AttentionLayer | None:
         facts, seen = self.facts, self.facts.layers[self._kind(layer)]
         if seen is None:
             return None
         rule, rope = Seen(**seen), None
         if layer.rotates:
-            rope = RoPE(**(self.model.arguments(layer, seq_len, None) | axes))
+            rope = RoPE(**(self.model.arguments(layer, self.seq_len, self.layout) | self.axes))
         heads = layer.num_heads or self.model.needed("num_attention_heads")
         heads = checks.feature_count("num_attention_heads", heads)
         size = self.model.head_size(layer)
         if facts.head is not None:
             size += checks.feature_count(facts.head, self._needed(facts.head))
+        kv_heads = layer.num_kv_heads or self._kv_heads(rule) or heads
+        checks.quotient("num_attention_heads", heads, "num_key_value_heads", kv_heads)
         window, mask = self._mask(rule)
         return AttentionLayer(
             heads,
             size,
-            num_kv_heads=layer.num_kv_heads or self._kv_heads(rule),
+            num_kv_heads=kv_heads,
             value_size=self._value_size(heads),
             rope=rope,
             mask=mask,
@@ -353,7 +366,7 @@ class _Reader:
             softcap=self._number(facts.softcap),
             window=window,
             has_sinks=rule.has_sinks,
-            **axes,
+            **self.axes,
         )
 
     def _kv_heads(self, rule: Seen) -> int | None:
@@ -434,6 +447,8 @@ class _Reader:
             usual = ("absolute",) if model.facts.unrotated else layout_names(model.facts.layout)
             if key == "position_embedding_type" and value in usual:
                 continue
+            if KV_HEADS.search(key) and value == model.config.get("num_attention_heads"):
+                continue
             if key not in settled:
                 raise unknown_key(key, value, model.name, "attention")
             if value != settled[key]:
@@ -450,10 +465,18 @@ def keys_of(facts: Attention) -> set[str]:
 
 # What a key is called that could mean positions or attention.
 MEANS_ATTENTION = re.compile(
-    "^(?!.*(moe|router)).*(rotary|rope|alibi|position|window|sink|scale|softcap|interleave|ntk"
-    "|logn|local_attention|causal|bidirectional|is_decoder|global_key_value_heads|k_eq_v"
-    "|prefix_lm|^n_heads?$|^n_head_kv$|^n_layers?$)"
+    "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window"
+    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder"
+    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim"
+    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio"
+    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)"
+    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier"
+    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling"
+    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)"
 )
+# What a key is called that has the number of heads of keys: if it is that of queries, no code has
+# to read it.
+KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Values in old configurations of all types that change nothing where no code reads them.
 _HARMLESS = {"is_decoder": False, "scale_attn_weights": True, "sliding_window": None}
 # Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.

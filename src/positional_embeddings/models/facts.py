@@ -8,6 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+# Keys that count where the code of a model reads them, and for a model that is not known.
+OWN_KEYS = (
+    *("qk_rope_head_dim", "head_dim", "kv_channels", "layer_rope_theta", "no_rope_layers"),
+    "no_rope_layer_interval",
+)
+
 
 class Seen(NamedTuple):
     """Which keys a query of a type of layers sees.
@@ -128,6 +134,9 @@ class Facts(NamedTuple):
         The keys that set the base of all layers, if not the usual ones.
     own_bases : bool, default False
         Whether ``layer_rope_theta`` sets the base of each layer.
+    reads : sequence of str
+        Which of `head_dim`, `kv_channels`, `qk_rope_head_dim`, `layer_rope_theta`,
+        `no_rope_layers` and `no_rope_layer_interval` its code reads.
     ignored : sequence of str
         Rotary parameters that are no part of the rotation.
     more_keys : sequence of str
@@ -179,6 +188,7 @@ class Facts(NamedTuple):
     scaled: Sequence[str] = ()
     base_keys: Sequence[str] | None = None
     own_bases: bool = False
+    reads: Sequence[str] = ("head_dim",)
     ignored: Sequence[str] = ()
     more_keys: Sequence[str] = ()
     more_parameters: Mapping[str, Sequence[str]] = {}
@@ -246,4 +256,4 @@ def layer_types() -> LayerTypes:
 def facts_of(model_type: str | None) -> Facts:
     """Return what is known of a `model_type`."""
     known = models().get(str(model_type))
-    return Facts(is_known=False) if known is None else Facts(**known)
+    return Facts(is_known=False, reads=OWN_KEYS) if known is None else Facts(**known)

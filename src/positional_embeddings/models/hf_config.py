@@ -9,7 +9,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.models.facts import Attention, facts_of, layer_types
+from positional_embeddings.models.facts import OWN_KEYS, Attention, facts_of, layer_types
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Values = Mapping[str, Any]
@@ -28,9 +28,8 @@ _PARAMETERS = ("rope_scaling", "rope_parameters")
 _NUM_LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
 _ORIGINAL = "original_max_position_embeddings"
 TOP_KEYS = {
-    *(*_BASES, *_SHARES, *_PARAMETERS, "layer_rope_theta", "no_rope_layer_interval"),
-    *("no_rope_layers", "qk_rope_head_dim", "rope_interleave", "rotary", "rotary_dim"),
-    "rope_interleaved",
+    *(*_BASES, *_SHARES, *_PARAMETERS, "rope_interleave", "rope_interleaved", "rotary"),
+    "rotary_dim",
 }
 
 # Keys of the rotary parameters of all types; the others are the fields of the scaling.
@@ -153,12 +152,12 @@ class Model:
             kind = "alibi"
         kind = "no rotary" if facts.unrotated else kind
         self.is_rotary = kind in ("rope", "rotary") and self._is_on()
-        rotary = {key: x for key, x in self.published.items() if _is_rotary(key)}
+        rotary = [key for key in self.published if _is_rotary(key)]
         refused = facts.refused
         if kind not in ("rope", "rotary") and must_rotate:
             refused = f"it has {kind} positions, so leave its queries and keys as they are"
             if facts.unrotated and rotary:
-                refused = f"transformers does not rotate, but code that reads {[*rotary]} may"
+                refused = f"transformers does not rotate, but code that reads {rotary} may"
         if refused:
             message = f"no `RoPE` rotates as {self.name} does: {refused}."
             raise ValueError(message)
@@ -166,9 +165,9 @@ class Model:
         known = {"rope_interleave", *self.known_keys(), *self.attention.unread}
         settled = self.attention.settled.items()
         known |= {key for key, x in settled if self.published.get(key) == x}
-        inner = {key: x for key, x in nested(self.published).items() if _is_rotary(key)}
-        for key, value in {**rotary, **inner}.items():
-            if key not in known:
+        own = OWN_KEYS if must_rotate else ()
+        for key, value in {**self.published, **nested(self.published)}.items():
+            if (_is_rotary(key) or key in own) and key not in known:
                 raise unknown_key(key, value, self.name, "rotation")
         for key in {*_BASES, *_SHARES, *keys} & config.keys():
             _check_number(key, config[key])
@@ -190,7 +189,8 @@ class Model:
         of_bases = [key for label in facts.bases.values() for key in label[1:]]
         optional = ["position_embedding_type"] if facts.optional else []
         read = {*TOP_KEYS, _LENGTH, _ORIGINAL, *of_bases, *facts.names.values(), *optional}
-        read |= {*facts.more_keys, facts.rotary_switch[0]}
+        read |= {*facts.more_keys, facts.rotary_switch[0], *facts.reads, *facts.names}
+        read |= {*layer_types().lists, *layer_types().full_lists}
         return read - {"rope_interleave"} if facts.interleave is False else read
 
     def _given_parameters(self) -> Values:
@@ -227,8 +227,9 @@ class Model:
             or self._default_types(count or some, all_of_them=count is not None)
         )
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
-        if min(len(types), len(flags)) < (count or len(types)):
-            message = f"the lists of layers must have {count or len(types)} entries."
+        entries, count = min(len(types), len(flags)), count or len(types)
+        if entries < count:
+            message = f"the lists of layers must have {count} entries, one a layer, got {entries}."
             raise ValueError(message)
         own = self._own()
         own_bases = dict(enumerate(bases)) if self.facts.own_bases else {}
