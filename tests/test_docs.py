@@ -15,7 +15,7 @@ TITLES = {
     "lean": "A Lean specification of positional encodings",
     "tutorial": "A PyTorch tutorial: sinusoidal, learned, rotary, relative",
     "attnax": "attnax (JAX)",
-    "julia": "PositionalEmbeddings.jl (Julia)",
+    "julia": "Name by name: PositionalEmbeddings.jl (Julia)",
     "module": "A PyTorch module: PositionalEncoding and LearnedPositionalEncoding",
     "before": "Version 0.2 of this library",
 }

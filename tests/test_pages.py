@@ -163,6 +163,34 @@ def test_numbers_of_five_lines_of_numpy():
     assert not np.any(pe.attention_weights(q, q, mask=pe.CausalMask())[~mask])
 
 
+def test_numbers_of_the_guide_to_gaps():
+    """What it says of other imputers is in the tables that `examples/imputers.py` wrote."""
+    said = (ROOT / "docs/guide/gaps.md").read_text(encoding="utf-8")
+    said = " ".join(said[said.index("## How it compares") : said.index("## When not")].split())
+    written = (ROOT / "benchmarks/results/imputers.md").read_text(encoding="utf-8")
+    errors, bands, times = (
+        {
+            cells[0]: [float(cell.rstrip(" %")) for cell in cells[1:]]
+            for cells in (line.strip("| ").split(" | ") for line in part.splitlines()[4:])
+            if len(cells) > 1
+        }
+        for part in written.split("### ")[1:]
+    )
+    means, times = errors.pop("geometric mean"), times["geometric mean"]
+    assert len(means) == len(times) == 7
+    assert sum(min(row) == 1 for row in errors.values()) == 6
+    assert len(errors) == len(bands) == 8
+    assert "In six of the eight no other has a smaller error." in said
+    held = [row[0] for row in bands.values()]
+    assert f"hold {min(held):.0f} to {max(held):.0f} % of the values" in said
+    others = [1 / time for time in times[1:-1]]
+    assert f"{1 / times[-1]:.1f} times as long as a Kalman smoother" in said
+    assert f"{min(others):.0f} to {round(max(others), -2):.0f} times as long as the others" in said
+    months = errors["temperature of months, Nottingham, 6"]
+    assert f"{months[4]:.2f} and {months[3]:.2f} of its error in Nottingham" in said
+    assert f"{errors['Nile of years, 4'][3]:.2f} of its error in the Nile" in said
+
+
 @pytest.mark.complete
 def test_every_public_name_has_a_page_in_the_reference():
     modules = (pe, plotting, sklearn, pe.xarray)
