@@ -21,6 +21,7 @@ SEARCH = Path(__file__).with_name("search_site.js")
 SEARCHES = {
     "fill gaps": "guide/gaps",
     "fill gaps of a series": "guide/gaps",
+    "fill gaps in a time series": "guide/gaps",
     "missing values time series": "guide/gaps",
     "check my own RoPE": "guide/check_your_own",
     "verify my RoPE": "guide/check_your_own",

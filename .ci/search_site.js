@@ -15,6 +15,7 @@ const browser = vm.createContext({
   document: { getElementById: () => null },
   SPHINX_HIGHLIGHT_ENABLED: false,
   _ready: () => {},
+  _: (text) => text, // which translates
 });
 browser.window = vm.runInContext("globalThis", browser);
 for (const name of ["_static/language_data.js", "_static/searchtools.js", "searchindex.js"]) {
