@@ -4,14 +4,43 @@
 
 A link has to lead to a file of the site, and its anchor to an element there. An image has to be
 there, and to say in words what it shows; the thumbnails of the gallery stand beside their titles.
+Where there is Node, the search of the site has to find first what `SEARCHES` says.
 """
 
+import json
+import shutil
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 MIN_EXAMPLES = 24
+SEARCH = Path(__file__).with_name("search_site.js")
+# What visitors look for, and the page that answers it.
+SEARCHES = {
+    "fill gaps": "guide/gaps",
+    "fill gaps of a series": "guide/gaps",
+    "fill gaps in a time series": "guide/gaps",
+    "missing values time series": "guide/gaps",
+    "check my own RoPE": "guide/check_your_own",
+    "verify my RoPE": "guide/check_your_own",
+    "causal and padding mask for torch": "guide/masks",
+    "causal mask": "guide/masks",
+    "install": "guide/installing",
+    "install CUDA": "guide/installing",
+    "conda": "guide/installing",
+    "config.json": "guide/models",
+    "read a model's attention from config.json": "guide/models",
+    "attention of a model from config.json": "guide/models",
+    "encode latitude longitude dates scikit-learn": "guide/coordinates",
+    "latitude longitude": "guide/coordinates",
+    "encode dates scikit-learn": "guide/coordinates",
+    "PositionalEmbeddings.jl": "coming_from/julia",
+    "coming from Julia": "coming_from/julia",
+    "julia": "coming_from/julia",
+    "kv cache": "guide/decoding",
+}
 
 
 class Page(HTMLParser):
@@ -34,6 +63,23 @@ class Page(HTMLParser):
         self.anchors |= {name for key in ("id", "name") if (name := found.get(key))}
         if tag == "img":
             self.images.append(found)
+
+
+def searched(site: Path, searches: dict[str, str]) -> list[str]:
+    """Return which searches of a site do not find their page first."""
+    node = shutil.which("node")
+    if node is None:
+        print("The search is not tried: there is no Node.")
+        return []
+    command = [node, str(SEARCH), str(site)]
+    phrases = json.dumps([*searches])
+    answer = subprocess.run(command, input=phrases, capture_output=True, text=True, check=True)  # noqa: S603
+    found = zip(searches.items(), json.loads(answer.stdout), strict=True)
+    return [
+        f'the search for "{phrase}" finds {first}, not {page}'
+        for (phrase, page), first in found
+        if first != page
+    ]
 
 
 def check(site: Path, examples: int = MIN_EXAMPLES) -> tuple[list[str], str]:
@@ -69,12 +115,14 @@ def check(site: Path, examples: int = MIN_EXAMPLES) -> tuple[list[str], str]:
     if drawn < examples:
         wrong.append(f"{drawn} pages of examples, not {examples}")
     counts = f"{len(pages)} pages, {inside} links inside and {outside} to elsewhere"
-    return wrong, f"{counts}, {images} images, {len(wrong)} findings"
+    return wrong, f"{counts}, {images} images"
 
 
 def main() -> int:
     """Print what is wrong and what was checked, and return the exit status."""
-    wrong, counts = check(Path(sys.argv[1]))
+    site = Path(sys.argv[1])
+    wrong, counts = check(site)
+    wrong += searched(site, SEARCHES)
     print(*wrong, counts, sep="\n")
     return bool(wrong)
 

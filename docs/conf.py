@@ -101,7 +101,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "show_signature": False,
-    "thumbnail_size": (480, 320),
+    "thumbnail_size": (600, 300),
     "image_srcset": ["2x"],
 }
 

@@ -42,10 +42,10 @@ def link_names(app: Any, page: nodes.document) -> None:
 
 
 def break_calls(_app: Any, page: nodes.document) -> None:
-    """Let a line of a table break in a long call: after a dot, a bracket or an equals sign."""
+    """Let a line of a table break in a long call: after a dot (not in `F.`), a bracket, or `=`."""
     for entry in page.findall(nodes.entry):
         for text in [t for code in entry.findall(nodes.literal) for t in code.findall(nodes.Text)]:
-            parts = re.findall(r".*?[.(=]|.+$", text.astext())
+            parts = re.findall(r".{2,}?[.(=]|.+$", text.astext())
             if max(map(len, text.split()), default=0) > LONGEST_WORD and len(parts) > 1:
                 broken = [
                     node

@@ -16,6 +16,10 @@ plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
 encoding.set_title("an encoding of positions")
 plot_attention(CausalMask() | SlidingWindowMask(7, 0), 32, ax=mask)
 mask.set_title("a causal mask with a window")
+legend = mask.get_legend()
+texts = [text.get_text() for text in legend.get_texts()]
+below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.32), "ncols": 2}
+mask.legend(legend.legend_handles, texts, **below).set_in_layout(False)
 grid = np.meshgrid(np.arange(-88.5, 90, 3), np.arange(-178.5, 180, 3), indexing="ij")
 latitude, longitude = (axis.ravel() for axis in grid)
 auckland = int(np.argmin(np.hypot(latitude + 36.8, longitude - 174.7)))

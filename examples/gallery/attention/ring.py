@@ -1,6 +1,6 @@
 """
-A cache as a ring
-=================
+The ring of a cache
+===================
 
 A cache of 12 slots, two of them sinks. A new token overwrites the oldest one; the first two
 tokens stay. The picture shows which position is in which slot after each step.
