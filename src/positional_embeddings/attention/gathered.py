@@ -61,6 +61,24 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
 
 def _of_group(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, (..., query, column), whose lists have like lengths."""
+    scores, batch = inputs.scores, lists.shape[2]
+    lists = Points(None, scores.space, None).in_library(lists)
+    if batch == 1:
+        return _of_sequence(inputs, query, queries, lists[..., 0])
+    axis, outputs = scores.aligned("mask", lists).shape.index(batch), []
+    for b in range(batch):
+        rows = (*(slice(None),) * axis, slice(b, b + 1))
+        arrays = (query, inputs.key, inputs.value, scores.sinks)
+        own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
+        bias = scores.bias if callable(scores.bias) else slice_broadcast(scores.bias, rows)
+        of_sequence = scores._replace(rows=rows, sinks=sinks, bias=bias)
+        sequence = inputs._replace(scores=of_sequence, key=key, value=value)
+        outputs.append(_of_sequence(sequence, own, queries, lists[..., b]))
+    return scores.space.xp.concat(outputs, axis=axis)
+
+
+def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
+    """Return what some queries give, by blocks of them."""
     scores, space, xp = inputs.scores, inputs.scores.space, inputs.scores.space.xp
     like = {"dtype": space.integer, "device": space.device}
     count = lists.shape[0]
@@ -71,7 +89,7 @@ def _of_group(inputs: _Inputs, query: Array, queries: HostArray | None, lists: A
         taken = array if queries is None else space.take_entries(array, at, array.ndim - 2)
         return xp.moveaxis(taken, -2, 0)
 
-    arrays = [at, Points(None, space, None).in_library(lists), of_queries(query)]
+    arrays = [at, lists, of_queries(query)]
     if not (scores.bias is None or callable(scores.bias) or scores.bias.shape[-2] == 1):
         arrays.append(of_queries(scores.bias))
     rows, size = row_lengths(query, inputs.key), _block_size(inputs, query, lists)
@@ -109,30 +127,16 @@ def _block_size(inputs: _Inputs, query: Array, lists: Array) -> int:
     return scores.block_size or max(1, most // max(1, numbers))
 
 
-def _of_block(inputs: _Inputs, at: Array, lists: Array, query: Array, *bias: Array) -> Array:
-    """Return what some queries give, (..., query, column); they are on the first axes."""
-    scores, xp, batch = inputs.scores, inputs.scores.space.xp, lists.shape[2]
+def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Array) -> Array:
+    """Return what some queries give: the output and perhaps the logarithms, or weights.
+
+    Queries, and a bias of each of them, are on the first axis.
+    """
+    scores, others, may_be_wrong, key, value, _ = inputs
+    space, xp, k_len = scores.space, scores.space.xp, key.shape[-2]
     query = xp.moveaxis(query, 0, -2)
     if bias:
         scores = scores._replace(bias=xp.moveaxis(bias[0], 0, -2))
-    if batch == 1:
-        return _of_sequence(inputs._replace(scores=scores), at, lists[..., 0], query)
-    axis, outputs = scores.aligned("mask", lists).shape.index(batch), []
-    for b in range(batch):
-        rows = (*(slice(None),) * axis, slice(b, b + 1))
-        arrays = (query, inputs.key, inputs.value, scores.sinks)
-        own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
-        bias_rows = scores.bias if callable(scores.bias) else slice_broadcast(scores.bias, rows)
-        of_sequence = scores._replace(rows=rows, sinks=sinks, bias=bias_rows)
-        sequence = inputs._replace(scores=of_sequence, key=key, value=value)
-        outputs.append(_of_sequence(sequence, at, lists[..., b], own))
-    return xp.concat(outputs, axis=axis)
-
-
-def _of_sequence(inputs: _Inputs, at: Array, listed: Array, query: Array) -> Array:
-    """Return what some queries give: the output and perhaps the logarithms, or weights."""
-    scores, others, may_be_wrong, key, value, _ = inputs
-    space, xp, k_len = scores.space, scores.space.xp, key.shape[-2]
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = scores.aligned("mask", (listed == -1)[..., None])
@@ -141,24 +145,31 @@ def _of_sequence(inputs: _Inputs, at: Array, listed: Array, query: Array) -> Arr
         hidden = hidden | scores.aligned("mask", of_others)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
-    bias = _bias_at(scores, *pairs)
+    to_add = _bias_at(scores, *pairs)
     if may_be_wrong:
         wrong = scores.aligned("mask", (~is_there & (listed != -1))[..., None])
         nan = space.fill(space.astype(wrong, space.dtype), wrong, float("nan"))
-        bias = nan if bias is None else bias + nan
-    # Each query becomes a row of its own.
-    query, hidden, bias, sinks = (
-        None if x is None else x[..., None, :] for x in (query, hidden, bias, scores.sinks)
+        to_add = nan if to_add is None else to_add + nan
+    # Each query becomes a matrix of its own, in which heads that share their keys are rows.
+    order, last = list(range(query.ndim + 1)), query.ndim - 1
+    heads = [axis for axis in range(last - 1) if key.shape[axis] == 1]
+    shared = max(heads, key=lambda axis: query.shape[axis], default=last)
+    order[shared], order[last] = last, shared
+    query, hidden, to_add, sinks = (
+        None if x is None else xp.permute_dims(x[..., None, :], order)
+        for x in (query, hidden, to_add, scores.sinks)
     )
     key, value = (
         None if x is None else space.take_entries(x, pairs[1][..., 0], x.ndim - 2)
         for x in (key, value)
     )
-    scores = scores._replace(sinks=sinks)
+    scores, lse = scores._replace(sinks=sinks), None
     if value is None:
-        return at_once.weights_seen(scores, query, key, hidden, bias)[..., 0, :]
-    output, lse = at_once.attend_seen(scores, query, key, value, hidden, bias)
-    return (output if lse is None else xp.concat([output, lse], axis=-1))[..., 0, :]
+        output = at_once.weights_seen(scores, query, key, hidden, to_add)
+    else:
+        output, lse = at_once.attend_seen(scores, query, key, value, hidden, to_add)
+    output = output if lse is None else xp.concat([output, lse], axis=-1)
+    return xp.permute_dims(output, order)[..., 0, :]
 
 
 def _bias_at(scores: Scores, queries: Array, keys: Array) -> Array:

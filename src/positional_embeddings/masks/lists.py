@@ -6,10 +6,11 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
@@ -192,12 +193,19 @@ class ListMask(Mask):
 
     # What all masks have.
 
+    def _sorted(self, q: Points) -> Array:
+        """Return the sorted lists of queries, (*queries, batch or 1, key)."""
+        space, queries = q.space, q.indices[..., 0]
+        if isinstance(self.indices, np.ndarray) and isinstance(q.at, Span) and q.at.ranges:
+            space = new_space()  # on the host: not every library sorts
+            queries = q.at.positions(space)[:, None]
+        queries = space.xp.where((queries >= 0) & (queries < self._count), queries, 0)
+        lists = space.xp.moveaxis(self._of(queries, space), -1, -2)
+        return q.in_library(space.xp.sort(lists, axis=-1))
+
     def _hides(self, q: Points, k: Points) -> Array:
         space, queries, keys = q.space, q.indices[..., 0], k.indices
-        xp = space.xp
-        has_list = (queries >= 0) & (queries < self._count)
-        lists = self._of(xp.where(has_list, queries, 0), space)
-        lists = xp.sort(xp.moveaxis(lists, -1, -2), axis=-1)
+        xp, lists = space.xp, self._sorted(q)
         *rows, length = lists.shape
         table = space.reshape(lists, (prod(lists.shape),))
         place = xp.arange(prod(rows), dtype=space.integer, device=space.device) * length
@@ -208,6 +216,7 @@ class ListMask(Mask):
             place = xp.where(space.take_entries(table, further, 0) <= keys, further, place)
             length -= half
         is_listed = space.take_entries(table, place, 0) == keys
+        has_list = (queries >= 0) & (queries < self._count)
         return ~(is_listed & has_list[..., None] & (keys >= 0))
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
