@@ -26,8 +26,7 @@ class ListMask(Mask):
 
     An attention gathers these keys: its time and memory grow as the lists, not as queries times
     keys. The same holds for ``ListMask(...) | mask``, with `mask` evaluated at the listed pairs
-    alone. With ``&`` and ``~`` all pairs are evaluated, and an array of a mask takes queries times
-    keys times the longest list.
+    alone. With ``&`` and ``~`` all pairs are evaluated, as for an array of a mask.
 
     Lists belong to queries by their order, and a key is its index in the arrays: `offset` and
     `positions` move neither. There may be more queries than keys; other masks and biases beside
@@ -36,8 +35,9 @@ class ListMask(Mask):
     Parameters
     ----------
     indices : list, tuple or array of int, shape (query, m) or (query, m, batch)
-        The keys that each query sees, in any order, each once; -1 for none. With `indptr`, shape
-        (entries,): one list after another.
+        The keys that each query sees, in any order, each once; -1 for none. Or a list of lists of
+        several lengths, or NumPy's array of such, as searches in a radius return them. With
+        `indptr`, shape (entries,): one list after another.
     indptr : list, tuple or array of int, shape (queries + 1,), optional
         Where each list begins in `indices`, and where the last one ends, as `from_csr` takes it.
         These numbers are read at once; a GPU is waited for.
@@ -200,7 +200,7 @@ class ListMask(Mask):
             space = new_space()  # on the host: not every library sorts
             queries = q.at.positions(space)[:, None]
         queries = space.xp.where((queries >= 0) & (queries < self._count), queries, 0)
-        lists = space.xp.moveaxis(self._of(queries, space), -1, -2)
+        lists = space.transpose(self._of(queries, space))
         return q.in_library(space.xp.sort(lists, axis=-1))
 
     def _hides(self, q: Points, k: Points) -> Array:
