@@ -230,13 +230,34 @@ def test_a_key_that_is_not_there_gives_nan(backend):
     x = backend.array(np.ones((3, 4)))
     indices = backend.array(np.asarray([[0, 1], [7, -1], [2, -1], [-1, -1]]))
     mask = ListMask(indices)
-    if backend.name in ("numpy", "strict", "torch"):
+
+    def attend(mask):
+        return scaled_dot_product_attention(x, x, x, mask=mask)
+
+    if backend.name in ("numpy", "strict", "torch", "jax"):
         with pytest.raises(ValueError, match="below the number of keys, 4, got 7"):
-            scaled_dot_product_attention(x, x, x, mask=mask)
-        return
-    got = backend.numpy(scaled_dot_product_attention(x, x, x, mask=mask))
+            attend(mask)
+        if backend.name != "jax":
+            return
+        import jax
+
+        attend = jax.jit(attend)
+    got = backend.numpy(attend(mask))
     assert np.isnan(got).all(axis=0).tolist() == [False, True, False, False]
     np.testing.assert_allclose(got[:, [0, 2, 3]], [[1, 1, 0]] * 3, atol=1e-6)
+
+
+def test_a_search_in_a_radius_gives_lists():
+    """Those of scikit-learn and SciPy: arrays of arrays or of lists, and lists of lists."""
+    lists = [[2, 0], [], [1]]
+    expected = ListMask.from_csr([0, 2, 2, 3], [2, 0, 1])
+    of_arrays, of_lists = np.empty((2, 3), dtype=object)
+    of_arrays[:], of_lists[:] = list(map(np.asarray, lists)), lists
+    of_arrays[1] = np.zeros(0, dtype=int)
+    for found in (lists, tuple(map(tuple, lists)), of_arrays, of_lists):
+        assert ListMask(found) == expected
+    of_lists[:] = [[0], [1], [2]]  # by chance of one length
+    assert not ListMask(of_lists).dense(3).diagonal().any()
 
 
 def test_lists_of_no_keys():
@@ -307,6 +328,16 @@ def test_jax_compiles_and_differentiates(kind):
     again = loss(arrays, ListMask(jnp.asarray(mask.indices), mask.indptr))
     assert again[0] == results[0][0]
     assert len(traced) == 2
+
+
+@pytest.mark.library("jax")
+def test_jax_makes_dense_lists_in_a_trace():
+    import jax
+    from jax import numpy as jnp
+
+    case = _large("batch")
+    dense = jax.jit(lambda mask: mask.dense(case.q_len, case.k_len))(case.mask(jnp.asarray))
+    np.testing.assert_array_equal(np.moveaxis(np.asarray(dense), 2, 0), case.hidden()[:, 0])
 
 
 def _large(kind):
@@ -407,6 +438,19 @@ def test_positions_of_other_things_are_given(bias, k_len):
     got = scaled_dot_product_attention(*arrays, mask=mask, bias=bias, offset=0)
     np.testing.assert_array_equal(got, [[0, 1, 0]])
     np.testing.assert_array_equal(scaled_dot_product_attention(*arrays, mask=lists), [[0, 1, 0]])
+
+
+def test_dense_lists_take_the_memory_of_pairs():
+    """One list of all keys costs no other query as much."""
+    n = 400
+    lists = ListMask([range(n), *([i] for i in range(1, n))])
+    tracemalloc.start()
+    try:
+        lists.dense(n)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 * n**2
 
 
 def test_many_lists_are_told_by_their_number():

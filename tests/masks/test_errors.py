@@ -1,6 +1,7 @@
 """Wrong inputs of masks and packed sequences, and the messages of their errors."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from wrong_inputs import make_test
 
@@ -9,16 +10,19 @@ VALUE_ERRORS = {
     "ListMask.from_csr([0], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got (0,).",
     "ListMask(zeros((0, 3), int))": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (0, 3).",
     "ListMask([[0, 1]], [0, 1])": "`indices` must have shape (entries,) beside `indptr`, got (1, 2).",
-    "ListMask([[0], [1, 2]])": "`indices` must be an array, a list of integers, or a list of such lists of one length, got [[0], [1, 2]].",
+    "ListMask([[0], 1])": "`indices` must be an array, a list of integers, or a list of such lists of one length, got [[0], 1].",
     "ListMask([[0, -2]])": "`indices` must be -1 or more, got -2.",
     "ListMask.from_csr([0, 2], [0, -1])": "`indices` must be 0 or more, got -1.",
-    "ListMask([[0, 1], [2, 2]])": "`indices` must list a key once, got one twice for query 1.",
-    "ListMask.from_csr([0, 1, 3], [0, 2, 2])": "`indices` must list a key once, got one twice for query 1.",
+    "ListMask([[0, 1], [3, 3], [2, 3]])": "`indices` must list a key once, got 3 twice for query 1. If 3 stands for none, pass np.where(indices == 3, -1, indices).",
+    "ListMask.from_csr([0, 1, 3], [0, 2, 2])": "`indices` must list a key once, got 2 twice for query 1. If 2 stands for none, pass np.where(indices == 2, -1, indices).",
+    "ListMask([[0, 1, 1], [2, 0, 2]])": "`indices` must list a key once, got 1 twice for query 0. Edges are ListMask.from_csr(csr.indptr, csr.indices), where csr is scipy.sparse.csr_array((ones, (queries, keys))).",
     "ListMask.from_csr([0, 2, 1, 3], [0, 1, 2])": "`indptr` must ascend from 0 to the number of `indices`, 3, got (0, 2, 1, 3).",
     "ListMask.from_csr([0, 2], [0, 1, 2])": "`indptr` must ascend from 0 to the number of `indices`, 3, got (0, 2).",
     "ListMask.from_csr([], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got ().",
     "ListMask([[0], [1]]).dense(3)": "`indices` must have a list for each of 3 queries, got 2 lists.",
-    "ListMask([[0], [5]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 5.",
+    "ListMask([[0], [5]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 5. If 5 stands for none, pass np.where(indices == 5, -1, indices).",
+    "ListMask([[0], [6]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 6.",
+    "ListMask([[0, 1, 2]]).dense(3)": "`indices` must have a list for each of 3 queries, got 1 lists. Pass indices.T if it is (m, query).",
     "CausalMask()(np.arange(3), np.arange(4))": "`k_pos` must broadcast with `q_pos` of shape (3,), got (4,).",
     "GlobalMask(np.asarray([2**63 + 1], dtype='uint64'))": "`indices` must be between 0 and the largest int64 = 9223372036854775807, got 9223372036854775809 at index 0.",
     "combine_masks(zeros((2, 2, 1), dtype=bool), zeros((3, 1), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (2, 2, 1), (3, 1).",
@@ -59,6 +63,8 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), most=3)": "`most` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
+    "ListMask(csr_array(zeros((4, 4))))": "`indices` must be an array, got scipy.sparse.csr_array of shape (4, 4). Pass ListMask.from_csr(csr.indptr, csr.indices), where csr is indices.tocsr().",
+    "ListMask(zeros((4, 4), dtype=bool))": "`indices` must have a signed integer dtype, got bool. A matrix of pairs is ListMask.from_csr(csr.indptr, csr.indices), where csr is scipy.sparse.csr_array(matrix).",
     "Mask()": "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function).",
     "CausalMask()(True, 2)": "`q_pos` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
     "combine_masks([True])": "`masks` must be given one by one, as combine_masks(*masks), got one list.",
@@ -169,4 +175,4 @@ NAMED = {
     "describe_mask(zeros((3, 3), bool), 4)": "q_len",
 }
 
-test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED)
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, csr_array=csr_array)

@@ -46,12 +46,17 @@ def attend_seen(
 
 def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    space, layout = scores.space, scores.layout
-    key, nonfinite = space.astype(key, space.dtype), None
-    if scores.may_hide:
-        key, _, nonfinite = without_nonfinite(key, key, space)
-    mask = scores.mask_between(layout.queries, layout.keys)
-    bias = scores.bias_between(layout.queries, layout.keys)
+    pairs = scores.layout.queries, scores.layout.keys
+    return weights_seen(
+        scores, query, key, scores.mask_between(*pairs), scores.bias_between(*pairs)
+    )
+
+
+def weights_seen(scores: Scores, query: Array, key: Array, mask: Array, bias: Array) -> Array:
+    """Return what `weights` does, where a mask or a bias may hide keys."""
+    key, nonfinite = scores.space.astype(key, scores.space.dtype), None
+    if not (mask is None and bias is None):
+        key, _, nonfinite = without_nonfinite(key, key, scores.space)
     return _weights(scores, query, key, mask, bias, nonfinite)[0]
 
 

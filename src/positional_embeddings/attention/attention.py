@@ -407,11 +407,8 @@ def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     space, layout, block_size = scores.space, scores.layout, scores.block_size
-    if (
-        space.is_chunked
-        and not scores.has_lists
-        and _have_known_chunks((q, k, v, scores.mask, scores.bias), space)
-    ):
+    in_chunks = space.is_chunked and not scores.has_lists
+    if in_chunks and _have_known_chunks((q, k, v, scores.mask, scores.bias), space):
         return dask_chunks.attend
     q_len, k_len, seen = layout.queries.size, layout.keys.size, scores.seen.size
     count = float("nan") if seen is None else layout.scores_per_key * seen

@@ -3,16 +3,17 @@
 from math import prod
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.namespace import Array, drop_none, np
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention import at_once
 from positional_embeddings.attention.plan import row_lengths
+from positional_embeddings.attention.rules import call_score_function
 from positional_embeddings.attention.scores import Scores, slice_broadcast
-from positional_embeddings.masks.lists import ListMask, Queries
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Points
 
 # Numbers of the keys that a block of queries gathers: few enough for a core's cache
 # (`benchmarks/bench_lists.py`), or enough to be worth a launch.
@@ -21,168 +22,168 @@ _MOST_NUMBERS_ON_DEVICE = 2**23
 
 
 class _Inputs(NamedTuple):
-    """What blocks are made of."""
+    """What the blocks of queries have in common."""
 
     scores: Scores
-    lists: ListMask  # in the library of the queries
     others: Mask | None  # what hides some of the listed keys
-    query: Array
+    may_be_wrong: bool  # whether a list may have a number that is neither a key nor -1
     key: Array
     value: Array  # None where weights are asked for
+    columns: int  # of what a query gives
 
 
 def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    output = _of_sequences(scores, query, key, value, value.shape[-1] + scores.with_lse)
+    space, (lists, others) = scores.space, scores.mask._split_lists()
+    columns = value.shape[-1] + scores.with_lse
+    inputs = _Inputs(scores, others, lists._largest is None, key, value, columns)
+    groups = lists._groups()
+    outputs = [_of_group(inputs, query, *group) for group in groups]
+    output = outputs[0]
+    if len(groups) > 1:
+        places = np.argsort(np.concat([queries for queries, _ in groups]))
+        places = space.xp.asarray(places, dtype=space.integer, device=space.device)
+        output = space.take_entries(space.xp.concat(outputs, axis=-2), places, output.ndim - 2)
     return (output[..., :-1], output[..., -1:]) if scores.with_lse else (output, None)
 
 
 def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
-    lists, _ = scores.mask._split_lists()
-    columns = max(longest for _, longest in lists._groups())
+    space, (mask, others) = scores.space, scores.mask._split_lists()
+    lists = mask._of(None, space_of(indices=mask.indices))
+    columns = lists.shape[1]
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*row_lengths(query, key), query.shape[-2], columns)
-        return scores.space.xp.zeros(shape, dtype=scores.space.dtype, device=scores.space.device)
-    return _of_sequences(scores, query, key, None, columns)
+        return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
+    inputs = _Inputs(scores, others, mask._largest is None, key, None, columns)
+    return _of_group(inputs, query, None, lists)
 
 
-def _of_sequences(scores: Scores, query: Array, key: Array, value: Array, columns: int) -> Array:
-    """Return what all queries give, (..., query, column), of one sequence after another."""
-    lists, others = scores.mask._split_lists()
-    space, batch = scores.space, lists._batch()
+def _of_group(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
+    """Return what some queries give, (..., query, column), whose lists have like lengths."""
+    scores, batch = inputs.scores, lists.shape[2]
+    lists = Points(None, scores.space, None).in_library(lists)
     if batch == 1:
-        sequence = None if lists.indices.ndim < 3 else 0
-        inputs = _Inputs(scores, lists._in_library(space, sequence), others, query, key, value)
-        return _of_groups(inputs, columns)
-    like = space.xp.zeros((1, 1, batch), dtype=space.xp.bool, device=space.device)
-    axis, outputs = scores.aligned("mask", like).shape.index(batch), []
+        return _of_sequence(inputs, query, queries, lists[..., 0])
+    axis, outputs = scores.aligned("mask", lists).shape.index(batch), []
     for b in range(batch):
         rows = (*(slice(None),) * axis, slice(b, b + 1))
-        own = [slice_broadcast(array, rows) for array in (query, key, value, scores.sinks)]
+        arrays = (query, inputs.key, inputs.value, scores.sinks)
+        own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
         bias = scores.bias if callable(scores.bias) else slice_broadcast(scores.bias, rows)
-        of_sequence = scores._replace(rows=rows, bias=bias, sinks=own.pop())
-        inputs = _Inputs(of_sequence, lists._in_library(space, b), others, *own)
-        outputs.append(_of_groups(inputs, columns))
-    return space.xp.concat(outputs, axis=axis)
+        of_sequence = scores._replace(rows=rows, sinks=sinks, bias=bias)
+        sequence = inputs._replace(scores=of_sequence, key=key, value=value)
+        outputs.append(_of_sequence(sequence, own, queries, lists[..., b]))
+    return scores.space.xp.concat(outputs, axis=axis)
 
 
-def _of_groups(inputs: _Inputs, columns: int) -> Array:
-    """Return what all queries give, in groups whose lists have like lengths."""
-    space, query, groups = inputs.scores.space, inputs.query, inputs.lists._groups()
-    blocks = [
-        (queries[at], longest)
-        for queries, longest in groups
-        for at in cuts(len(queries), _block_size(inputs, longest))
-    ]
+def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
+    """Return what some queries give, by blocks of them."""
+    scores, space, xp = inputs.scores, inputs.scores.space, inputs.scores.space.xp
+    like = {"dtype": space.integer, "device": space.device}
+    count = lists.shape[0]
+    at = xp.arange(count, **like) if queries is None else xp.asarray(queries, **like)
 
-    def of_block(queries: Queries, longest: int) -> Array:
-        return _of_block(inputs, queries, inputs.lists._of(queries, longest, space), columns)
+    def of_queries(array: Array) -> Array:
+        """Return these queries of an array as its first axis."""
+        taken = array if queries is None else space.take_entries(array, at, array.ndim - 2)
+        return xp.moveaxis(taken, -2, 0)
 
+    arrays = [at, lists, of_queries(query)]
+    if not (scores.bias is None or callable(scores.bias) or scores.bias.shape[-2] == 1):
+        arrays.append(of_queries(scores.bias))
+    rows, size = row_lengths(query, inputs.key), _block_size(inputs, query, lists)
     if space.loops() is not None:
-        output = space.xp.concat([_scanned(inputs, *group, columns) for group in groups], axis=-2)
-    elif not space.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
-        output = space.xp.concat([of_block(*block) for block in blocks], axis=-2)
-    else:
-        shape = (*row_lengths(query, inputs.key), query.shape[-2], columns)
-        output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
-        stops = np.cumsum([len(queries) for queries, _ in blocks]).tolist()
+        loops: Any = space.loops()
+        blocks = -(-count // size)
+        size = -(-count // blocks)
+        # The last queries are repeated, so that all blocks are of one size.
+        places = xp.minimum(xp.arange(blocks * size, **like), count - 1)
+        arrays = [
+            xp.reshape(xp.take(x, places, axis=0), (blocks, size, *x.shape[1:])) for x in arrays
+        ]
+        _, output = loops.scan(lambda _, block: (None, _of_block(inputs, *block)), None, arrays)
+        output = xp.reshape(xp.moveaxis(output, 0, -3), (*rows, blocks * size, inputs.columns))
+        return output[..., :count, :]
+    if not space.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
+        parts = cuts(count, size)
+        return xp.concat([_of_block(inputs, *(x[a, ...] for x in arrays)) for a in parts], axis=-2)
+    output = xp.empty((*rows, count, inputs.columns), dtype=space.dtype, device=space.device)
 
-        def work(piece: tuple[int, tuple[Queries, int]]) -> None:
-            stop, block = piece
-            output[..., stop - len(block[0]) : stop, :] = of_block(*block)
+    def work(part: slice) -> None:
+        output[..., part, :] = _of_block(inputs, *(x[part, ...] for x in arrays))
 
-        share(work, list(zip(stops, blocks, strict=True)), *threads_for(output))
-    if len(groups) == 1:
-        return output
-    places = np.argsort(np.concat([queries for queries, _ in groups]))
-    places = space.xp.asarray(places, dtype=space.integer, device=space.device)
-    return space.take_entries(output, places, output.ndim - 2)
+    share(work, cuts(count, size), *threads_for(output))
+    return output
 
 
-def _block_size(inputs: _Inputs, longest: int) -> int:
+def _block_size(inputs: _Inputs, query: Array, lists: Array) -> int:
     """Return how many queries gather few enough numbers."""
-    scores, query, space = inputs.scores, inputs.query, inputs.scores.space
-    if scores.block_size is not None:
-        return scores.block_size
-    if space.is_chunked:
+    scores, space = inputs.scores, inputs.scores.space
+    if space.is_chunked and scores.block_size is None:
         return int(max(space.chunks(query)[-2]))
     most: int = _MOST_NUMBERS_ON_HOST if space.is_on_host(query) else _MOST_NUMBERS_ON_DEVICE
-    numbers: int = prod(row_lengths(query, inputs.key)) * query.shape[-1] * longest
-    return max(1, most // max(1, numbers))
+    numbers: int = prod(row_lengths(query, inputs.key)) * query.shape[-1] * lists.shape[1]
+    return scores.block_size or max(1, most // max(1, numbers))
 
 
-def _scanned(inputs: _Inputs, queries: Queries, longest: int, columns: int) -> Array:
-    """Return what the queries of a group give, by a loop of the library over equal blocks."""
-    space, size = inputs.scores.space, min(_block_size(inputs, longest), len(queries))
-    loops: Any = space.loops()
-    xp, whole = space.xp, len(queries) // size * size
-    lists = inputs.lists._of(queries, longest, space)
-    blocks = [
-        xp.reshape(array[:whole, ...], (-1, size, *array.shape[1:]))
-        for array in (_indices(queries, space), lists)
-    ]
+def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Array) -> Array:
+    """Return what some queries give: the output and perhaps the logarithms, or weights.
 
-    def attend_next(_: None, block: list[Array]) -> tuple[None, Array]:
-        queries, lists = block
-        return None, _of_block(inputs, queries, lists, columns)
-
-    output = xp.moveaxis(loops.scan(attend_next, None, blocks)[1], 0, -3)
-    output = xp.reshape(output, (*output.shape[:-3], whole, columns))
-    if whole == len(queries):
-        return output
-    rest = _of_block(inputs, queries[whole:], lists[whole:, :], columns)
-    return xp.concat([output, rest], axis=-2)
-
-
-def _of_block(inputs: _Inputs, queries: Array, listed: Array, columns: int) -> Array:
-    """Return what some queries give: the output and perhaps the logarithms, or weights."""
-    scores, lists, others, query, key, value = inputs
-    space, xp = scores.space, scores.space.xp
-    query, array_of_bias = (_queries_of(array, queries, space) for array in (query, scores.bias))
-    scores = scores._replace(bias=array_of_bias)
-    at = _indices(queries, space)[:, None]
-    is_there = (listed >= 0) & (listed < key.shape[-2])
-    keys = xp.where(is_there, listed, 0)
-    hidden = scores.aligned("mask", (listed < 0)[..., None])
+    Queries, and a bias of each of them, are on the first axis.
+    """
+    scores, others, may_be_wrong, key, value, _ = inputs
+    space, xp, k_len = scores.space, scores.space.xp, key.shape[-2]
+    query = xp.moveaxis(query, 0, -2)
+    if bias:
+        scores = scores._replace(bias=xp.moveaxis(bias[0], 0, -2))
+    is_there = (listed >= 0) & (listed < k_len)
+    pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
+    hidden = scores.aligned("mask", (listed == -1)[..., None])
     if others is not None:
-        hidden = hidden | scores.mask_at_pairs(others, at, keys)
+        of_others = others._at_pairs(*pairs, k_len, space, scores.offset)
+        hidden = hidden | scores.aligned("mask", of_others)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
-    bias = scores.bias_at_pairs(at, keys)
-    if lists._largest is None:  # lists are not checked: NaN for what is neither a key nor -1
-        zero, nan = (
-            xp.asarray(x, dtype=space.dtype, device=space.device) for x in (0, float("nan"))
-        )
-        wrong = scores.aligned("mask", xp.where(is_there | (listed == -1), zero, nan)[..., None])
-        bias = wrong if bias is None else bias + wrong
-    # Each query becomes a row of its own.
-    query, hidden, bias, sinks = (
-        None if x is None else x[..., None, :] for x in (query, hidden, bias, scores.sinks)
+    to_add = _bias_at(scores, *pairs)
+    if may_be_wrong:
+        wrong = scores.aligned("mask", (~is_there & (listed != -1))[..., None])
+        nan = space.fill(space.astype(wrong, space.dtype), wrong, float("nan"))
+        to_add = nan if to_add is None else to_add + nan
+    # Each query becomes a matrix of its own, in which heads that share their keys are rows.
+    order, last = list(range(query.ndim + 1)), query.ndim - 1
+    heads = [axis for axis in range(last - 1) if key.shape[axis] == 1]
+    shared = max(heads, key=lambda axis: query.shape[axis], default=last)
+    order[shared], order[last] = last, shared
+    query, hidden, to_add, sinks = (
+        None if x is None else xp.permute_dims(x[..., None, :], order)
+        for x in (query, hidden, to_add, scores.sinks)
     )
-    key = space.take_entries(key, keys, key.ndim - 2)
-    if value is None:  # the mean of the rows of the unit matrix are the weights themselves
-        unit = np.eye(keys.shape[1], columns)  # dask makes none that is not square
-        value = xp.asarray(unit, dtype=space.dtype, device=space.device)
+    key, value = (
+        None if x is None else space.take_entries(x, pairs[1][..., 0], x.ndim - 2)
+        for x in (key, value)
+    )
+    scores, lse = scores._replace(sinks=sinks), None
+    if value is None:
+        output = at_once.weights_seen(scores, query, key, hidden, to_add)
     else:
-        value = space.take_entries(value, keys, value.ndim - 2)
-    scores = scores._replace(sinks=sinks)
-    output, lse = at_once.attend_seen(scores, query, key, value, hidden, bias)
-    return (output if lse is None else xp.concat([output, lse], axis=-1))[..., 0, :]
+        output, lse = at_once.attend_seen(scores, query, key, value, hidden, to_add)
+    output = output if lse is None else xp.concat([output, lse], axis=-1)
+    return xp.permute_dims(output, order)[..., 0, :]
 
 
-def _queries_of(array: Array, queries: Array, space: Space) -> Array:
-    """Return some queries of an array, (..., query, last), unless it is one for all."""
-    if array is None or callable(array) or array.shape[-2] == 1:
-        return array
-    if isinstance(queries, range):
-        return span_of((queries.start, queries.stop)).take(array, -2, space)
-    return space.take_entries(array, _indices(queries, space), array.ndim - 2)
-
-
-def _indices(queries: Array, space: Space) -> Array:
-    """Return the indices of queries as an array."""
-    like = {"dtype": space.integer, "device": space.device}
-    if isinstance(queries, range):
-        return space.xp.arange(queries.start, queries.stop, **like)
-    return space.xp.asarray(queries, **like)
+def _bias_at(scores: Scores, queries: Array, keys: Array) -> Array:
+    """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
+    space, bias = scores.space, scores.bias
+    if isinstance(bias, Bias):
+        return scores.aligned("bias", bias._at_pairs(queries + scores.offset, keys, space))
+    if callable(bias):
+        name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
+        array = scores.layout.align(name, array, keys.shape[0], keys.shape[1], space)
+        return slice_broadcast(array, scores.rows)
+    if bias is None or bias.shape[-1] == 1:
+        return bias
+    *rows, count, k_len = bias.shape
+    first = space.xp.arange(count, dtype=space.integer, device=space.device)[:, None] * k_len
+    table = space.reshape(bias, (*rows, count * k_len))
+    return space.take_entries(table, first + keys[..., 0], len(rows))

@@ -122,38 +122,12 @@ class Scores(NamedTuple):
         array = self.layout.align_mask_or_bias(name, array, self.space)
         return slice_broadcast(array, self.rows) if self.rows else array
 
-    # Where each query has keys of its own.
-
     @property
     def has_lists(self) -> bool:
         """Return whether each query sees at most the keys of a list, whose number is known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
         return is_known(self.layout.queries.size) and is_known(self.layout.keys.size)
-
-    def mask_at_pairs(self, mask: Mask, queries: Array, keys: Array) -> Array:
-        """Return a mask between queries (query, 1) and keys of each (query, key), as rows."""
-        pairs, k_len = (queries[..., None], keys[..., None]), self.layout.keys.size
-        return self.aligned("mask", mask._at_pairs(*pairs, k_len, self.space, self.offset))
-
-    def bias_at_pairs(self, queries: Array, keys: Array) -> Array:
-        """Return the bias at such pairs, or None; one that is an array is of these queries."""
-        space, bias = self.space, self.bias
-        if isinstance(bias, Bias):
-            pairs = queries[..., None] + self.offset, keys[..., None]
-            return self.aligned("bias", bias._at_pairs(*pairs, space))
-        if callable(bias):
-            name, array = call_score_function("bias", bias, queries, keys)
-            return slice_broadcast(
-                self.layout.align(name, array, keys.shape[0], keys.shape[1], space), self.rows
-            )
-        if bias is None or bias.shape[-1] == 1:
-            return bias
-        *rows, n, k_len = bias.shape
-        row = space.xp.arange(n, dtype=space.integer, device=space.device)[:, None]
-        return space.take_entries(
-            space.reshape(bias, (*rows, n * k_len)), row * k_len + keys, len(rows)
-        )
 
     def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""

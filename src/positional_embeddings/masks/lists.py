@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from math import prod
+from typing import Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import Points
 
-# Ascending queries; without gaps a range, which a compiler need not trace.
-Queries: TypeAlias = range | HostArray
+_OF_CSR = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
+_EDGES = f" Edges are {_OF_CSR} scipy.sparse.csr_array((ones, (queries, keys)))."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,8 +26,7 @@ class ListMask(Mask):
 
     An attention gathers these keys: its time and memory grow as the lists, not as queries times
     keys. The same holds for ``ListMask(...) | mask``, with `mask` evaluated at the listed pairs
-    alone. With ``&`` and ``~`` all pairs are evaluated, and an array of a mask takes queries times
-    keys times the longest list.
+    alone. With ``&`` and ``~`` all pairs are evaluated, as for an array of a mask.
 
     Lists belong to queries by their order, and a key is its index in the arrays: `offset` and
     `positions` move neither. There may be more queries than keys; other masks and biases beside
@@ -33,8 +35,9 @@ class ListMask(Mask):
     Parameters
     ----------
     indices : list, tuple or array of int, shape (query, m) or (query, m, batch)
-        The keys that each query sees, in any order, each once; -1 for none. With `indptr`, shape
-        (entries,): one list after another.
+        The keys that each query sees, in any order, each once; -1 for none. Or a list of lists of
+        several lengths, or NumPy's array of such, as searches in a radius return them. With
+        `indptr`, shape (entries,): one list after another.
     indptr : list, tuple or array of int, shape (queries + 1,), optional
         Where each list begins in `indices`, and where the last one ends, as `from_csr` takes it.
         These numbers are read at once; a GPU is waited for.
@@ -61,7 +64,7 @@ class ListMask(Mask):
 
     indices: Array = array_field()
     indptr: Array = None
-    # The largest key, if the host has the lists.
+    # The largest key, if the lists are checked.
     _largest: int | None = field(default=None, init=False, compare=False)
 
     @classmethod
@@ -98,44 +101,55 @@ class ListMask(Mask):
         return cls(indices, indptr)
 
     def __post_init__(self) -> None:
-        indices: Array = self.indices
-        if isinstance(indices, list | tuple | range):
+        indices, indptr = self.indices, self.indptr
+        if indptr is None and _are_of_any_lengths(indices):
+            lists = [integers_of_list("indices", list(keys)) for keys in indices]
+            indices, indptr = np.concat(lists), np.cumsum([0, *map(len, lists)])
+        elif isinstance(indices, list | tuple | range):
             indices = integers_of_list("indices", indices)
+        if hasattr(indices, "tocsr"):
+            hint = f" Pass {_OF_CSR} indices.tocsr()."
+            raise wrong_type("indices", "be an array", shown(indices), hint)
         space = space_of(indices=indices)
-        checks.signed_integers("indices", indices, space.xp)
-        shape, is_csr = tuple(indices.shape), self.indptr is not None
+        if not is_dtype(indices.dtype, "signed integer", space.xp):
+            hint = f" A matrix of pairs is {_OF_CSR} scipy.sparse.csr_array(matrix)."
+            came = dtype_name(indices.dtype)
+            raise wrong_type("indices", "have a signed integer dtype", came, hint)
+        shape, is_csr = tuple(indices.shape), indptr is not None
         if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
             what = "(query, m) or (query, m, batch), of one query or more"
             what = "(entries,) beside `indptr`" if is_csr else what
             raise wrong_value("indices", f"have shape {what}", shape)
         if is_csr:
-            bounds = checks.several("indptr", self.indptr)
-            ends = bounds[:1], bounds[-1:]
-            if len(bounds) < 2 or ends != ((0,), shape) or np.any(np.diff(bounds) < 0):
+            indptr = checks.several("indptr", indptr)
+            ends = indptr[:1], indptr[-1:]
+            if len(indptr) < 2 or ends != ((0,), shape) or np.any(np.diff(indptr) < 0):
                 what = f"ascend from 0 to the number of `indices`, {shape[0]}"
-                raise wrong_value("indptr", what, shown(bounds))
-            checks.set_fields(self, indptr=bounds)
+                raise wrong_value("indptr", what, shown(indptr))
         if 0 in shape:  # of which nothing can be taken
+            count = len(indptr) - 1 if is_csr else shape[0]
             like = {"dtype": space.integer, "device": space.device}
-            indices = space.xp.full((self._count, 1, *shape[2:]), -1, **like)
-            checks.set_fields(self, indptr=None)
-        checks.set_fields(self, indices=frozen_integers(space.astype(indices, space.integer)))
+            indices, indptr = space.xp.full((count, 1, *shape[2:]), -1, **like), None
+        indices = frozen_integers(space.astype(indices, space.integer))
+        checks.set_fields(self, indices=indices, indptr=indptr)
         if space.is_readable(indices) and space.is_on_host(indices):
             self._check_values(space)
-        if isinstance(indices, np.ndarray):
-            checks.set_fields(self, _largest=int(self.indices.max(initial=-1)))
+            checks.set_fields(self, _largest=int(space.xp.max(indices)))
 
     def _check_values(self, space: Space) -> None:
         """Check that a list has no key twice, and none below 0 but -1 for none."""
         xp, least = space.xp, -1 if self.indptr is None else 0
         if space.is_true(xp.any(self.indices < least)):
             raise wrong_value("indices", f"be {least} or more", int(xp.min(self.indices)))
-        for queries, longest in self._groups():
-            lists = xp.sort(self._of(queries, longest, space), axis=1)
-            are_twice = (lists[:, 1:, ...] == lists[:, :-1, ...]) & (lists[:, 1:, ...] >= 0)
+        for queries, lists in self._groups():
+            keys = xp.sort(lists, axis=1)
+            are_twice = (keys[:, 1:, ...] == keys[:, :-1, ...]) & (keys[:, 1:, ...] >= 0)
             if space.is_true(xp.any(are_twice)):
-                query = queries[space.to_numpy(are_twice).nonzero()[0][0]]
-                raise wrong_value("indices", "list a key once", f"one twice for query {query}")
+                place = tuple(np.argwhere(space.to_numpy(are_twice))[0].tolist())
+                key, query = int(keys[place]), place[0] if queries is None else queries[place[0]]
+                hint = _EDGES if self.indptr is None and self._count == 2 else _for_none(key)
+                came = f"{key} twice for query {query}"
+                raise wrong_value("indices", "list a key once", came, hint)
 
     # What an attention asks for.
 
@@ -144,64 +158,92 @@ class ListMask(Mask):
         """The number of lists."""
         return self.indices.shape[0] if self.indptr is None else len(self.indptr) - 1
 
-    def _groups(self) -> list[tuple[Queries, int]]:
-        """Return queries whose lists have like lengths, and the longest of these, of each group."""
+    def _groups(self) -> list[tuple[HostArray | None, Array]]:
+        """Return the lists, (query, key, batch or 1), and the queries of groups of like lengths.
+
+        None are all queries.
+        """
+        groups, space = [None], space_of(indices=self.indices)
+        if self.indptr is not None:
+            # The longest list of a group is less than 1.5 times as long as the shortest one.
+            mantissa, exponent = np.frexp(np.diff(self.indptr))
+            kinds = 2 * exponent + (mantissa >= 0.75)
+            groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+        return [(queries, self._of(queries, space)) for queries in groups]
+
+    def _of(self, queries: Array, space: Space) -> Array:
+        """Return the lists of some queries, or of all, (*queries.shape, key, batch or 1)."""
+        xp, points = space.xp, Points(None, space, None)
+        indices = points.in_library(self.indices)
         if self.indptr is None:
-            return [(range(self._count), self.indices.shape[1])]
+            lists = indices if indices.ndim > 2 else indices[..., None]
+            return lists if queries is None else space.take_entries(lists, queries, 0)
+        queries = np.arange(self._count) if queries is None else queries
         lengths = np.diff(self.indptr)
-        # The longest list of a group is less than 1.5 times as long as the shortest one.
-        mantissa, exponent = np.frexp(lengths)
-        kinds = 2 * exponent + (mantissa >= 0.75)
-        groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
-        return [(queries, max(1, int(lengths[queries].max()))) for queries in groups]
-
-    def _of(self, queries: Queries, longest: int, space: Space) -> Array:
-        """Return the lists of ascending queries, without gaps unless there is `indptr`."""
-        if self.indptr is None:
-            return self.indices[int(queries[0]) : int(queries[-1]) + 1, ...]
-        bounds, xp = np.asarray(self.indptr), space.xp
-        entries = bounds[queries][:, None] + np.arange(longest)
-        is_listed = entries < bounds[1:][queries][:, None]
+        longest = (lengths[queries] if isinstance(queries, np.ndarray) else lengths).max()
         like = {"dtype": space.integer, "device": space.device}
-        keys = space.take_entries(self.indices, xp.asarray(entries * is_listed, **like), 0)
-        return xp.where(xp.asarray(is_listed, device=space.device), keys, -1)
-
-    def _in_library(self, space: Space, sequence: int | None = None) -> "ListMask":
-        """Return the mask with its lists in a library, perhaps of one sequence, unchecked."""
-        indices = Points(None, space, None).in_library(self.indices)
-        indices = indices if sequence is None else indices[:, :, sequence]
-        mask = object.__new__(type(self))
-        checks.set_fields(mask, **vars(self) | {"indices": indices})
-        return mask
+        bounds, queries = points.in_library(np.asarray(self.indptr)), xp.asarray(queries, **like)
+        first, stop = (space.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1))
+        entries = first + xp.arange(max(1, int(longest)), **like)
+        keys = space.take_entries(indices, xp.where(entries < stop, entries, 0), 0)
+        return xp.where(entries < stop, keys, -1)[..., None]
 
     def _split_lists(self) -> tuple["ListMask", None]:
         return self, None
 
     # What all masks have.
 
+    def _sorted(self, q: Points) -> Array:
+        """Return the sorted lists of queries, (*queries, batch or 1, key)."""
+        space, queries = q.space, q.indices[..., 0]
+        if isinstance(self.indices, np.ndarray) and isinstance(q.at, Span) and q.at.ranges:
+            space = new_space()  # on the host: not every library sorts
+            queries = q.at.positions(space)[:, None]
+        queries = space.xp.where((queries >= 0) & (queries < self._count), queries, 0)
+        lists = space.transpose(self._of(queries, space))
+        return q.in_library(space.xp.sort(lists, axis=-1))
+
     def _hides(self, q: Points, k: Points) -> Array:
         space, queries, keys = q.space, q.indices[..., 0], k.indices
-        longest = max(longest for _, longest in self._groups())
-        lists = self._in_library(space)._of(range(self._count), longest, space)
-        lists = lists if lists.ndim > 2 else lists[..., None]
+        xp, lists = space.xp, self._sorted(q)
+        *rows, length = lists.shape
+        table = space.reshape(lists, (prod(lists.shape),))
+        place = xp.arange(prod(rows), dtype=space.integer, device=space.device) * length
+        place = space.reshape(place, tuple(rows))
+        while length > 1:  # a search in the sorted list of each query
+            half = length // 2
+            further = place + half
+            place = xp.where(space.take_entries(table, further, 0) <= keys, further, place)
+            length -= half
+        is_listed = space.take_entries(table, place, 0) == keys
         has_list = (queries >= 0) & (queries < self._count)
-        lists = space.take_entries(lists, space.xp.where(has_list, queries, 0), 0)
-        is_listed = space.xp.any(lists == keys[..., None, :], axis=-2)
         return ~(is_listed & has_list[..., None] & (keys >= 0))
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         n, largest = queries[1] - queries[0], self._largest
         if checks.known_to_differ(self._count, n):
+            is_turned = self.indptr is None and self.indices.shape[1] == n
+            hint = " Pass indices.T if it is (m, query)." if is_turned else ""
             came = f"{self._count} lists"
-            raise wrong_value("indices", f"have a list for each of {n} queries", came)
-        if largest is None:
-            space = space_of(indices=self.indices)
-            are_read = space.is_on_host(self.indices)
-            if are_read and space.is_true(space.xp.any(self.indices >= k_len)):
-                largest = int(space.xp.max(self.indices))
+            raise wrong_value("indices", f"have a list for each of {n} queries", came, hint)
         if largest is not None and largest >= k_len:
-            raise wrong_value("indices", f"be below the number of keys, {k_len}", largest)
+            what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
+            raise wrong_value("indices", what, largest, hint if largest == k_len else "")
 
     def _batch(self) -> int | None:
         size = (*self.indices.shape, 1, 1)[2]
         return size if checks.is_known(size) else None
+
+
+def _are_of_any_lengths(lists: Any) -> bool:
+    """Tell whether these are lists of several lengths, or the arrays of a search in a radius."""
+    is_of_objects = isinstance(lists, np.ndarray) and lists.dtype == object
+    if not ((is_of_objects or isinstance(lists, list | tuple)) and len(lists)):
+        return False
+    lengths = {len(keys) if hasattr(keys, "__len__") else None for keys in lists}
+    return None not in lengths and (is_of_objects or len(lengths) > 1)
+
+
+def _for_none(key: int) -> str:
+    """Return the way on if a key stands for none, as in SciPy's trees."""
+    return f" If {key} stands for none, pass np.where(indices == {key}, -1, indices)."

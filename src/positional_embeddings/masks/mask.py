@@ -369,12 +369,10 @@ class AnyMask(_Combined):
         return Reach(reduce(intersect, some), reduce(intersect, every))
 
     def _split_lists(self) -> tuple[Any, Mask | None]:
-        for i, mask in enumerate(self.masks):
-            lists, rest = mask._split_lists()
-            if lists is not None:
-                masks = (*self.masks[:i], rest, *self.masks[i + 1 :])
-                others = tuple(mask for mask in masks if mask is not None)
-                return lists, AnyMask(others) if others else None
+        for mask in self.masks:
+            if mask._split_lists()[0] is mask:
+                others = tuple(other for other in self.masks if other is not mask)
+                return mask, AnyMask(others) if others else None
         return None, self
 
     def __repr__(self) -> str:

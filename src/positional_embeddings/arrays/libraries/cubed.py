@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arrays.libraries.chunked import Chunked, take_of_chunk
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape, np
 from positional_embeddings.arrays.space import ChunkTask, Forwarding
 
 
@@ -101,6 +101,11 @@ class _Namespace(Forwarding):
         x = _in_chunks(x, {axis: x.shape[axis]})
         argsort = partial(_argsort_of_chunk, axis=axis)
         return self._library.map_blocks(argsort, x, dtype=self._library.int64)
+
+    def sort(self, x: Array, /, *, axis: int = -1) -> Array:
+        axis %= x.ndim
+        x = _in_chunks(x, {axis: x.shape[axis]})
+        return self._library.map_blocks(partial(np.sort, axis=axis), x, dtype=x.dtype)
 
     def take(self, x: Array, indices: Array, /, *, axis: int = 0) -> Array:
         axis, count = axis % x.ndim, indices.shape[0]
