@@ -475,6 +475,33 @@ def test_weights_are_the_best_in_hidden_windows():
     assert of_line(x, smooth, hidden, fill(x, smooth, hidden)[0]) < 0.05
 
 
+def test_long_gaps_in_noise_are_filled_by_means_of_as_many_samples():
+    """The mean of 8 on either side has a deviation of 1/4."""
+    hidden = hide(1200, *((start, 60) for start in range(100, 1100, 200)))
+    noise = np.random.default_rng(11).normal(size=1200)
+    assert rms(fill(np.arange(1200.0), noise, hidden)[0]) < 0.15
+
+
+@pytest.mark.parametrize("first", [0, 10**9, 10**15, -(10**15)])
+def test_places_may_be_far(first):
+    at, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
+    hidden = hide(240, (50, 4), (120, 9))
+    expected, std = fill(at.astype(float), y, hidden, periods=[12])
+    mean, far_std = fill(at.astype(float) + first, y, hidden, periods=[12])
+    np.testing.assert_allclose(mean, expected, atol=0.02)
+    np.testing.assert_allclose(far_std, std, rtol=0.05)
+
+
+def test_times_of_microseconds():
+    import pandas as pd
+
+    y = np.sin(np.arange(300) / 9)
+    seen = pd.Series(y, pd.date_range("2024-05-01", periods=300, freq="us")).mask(
+        hide(300, (100, 3), (200, 5))
+    )
+    assert abs(GapFiller(positions="index").fit_transform(seen).to_numpy() - y).max() < 0.05
+
+
 def test_the_order_of_rows_does_not_matter():
     rng = np.random.default_rng(6)
     table = np.column_stack([np.arange(80.0), rng.normal(size=80).cumsum()])
@@ -635,6 +662,18 @@ ERRORS = {
         lambda: GapFiller(time_zone="Mars").fit(np.ones((3, 2))),
         ValueError,
         '`time_zone` must be the name of a time zone, such as "Europe/Zurich"',
+    ),
+    "index of nanoseconds": (
+        lambda: GapFiller(positions="index").fit(
+            frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
+        ),
+        ValueError,
+        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass how long, or how",
+    ),
+    "index of far integers": (
+        lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),
+        ValueError,
+        r"`X\.index` must have values that differ in float64",
     ),
     "index out of order": (
         lambda: GapFiller().fit(frame_at(np.array([3, 1, 2], dtype="datetime64[s]"))),

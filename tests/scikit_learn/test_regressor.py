@@ -1211,6 +1211,26 @@ ERRORS = {
         ValueError,
         "`leave_out` must leave each sample another one that predicts it",
     ),
+    "nanoseconds": (
+        lambda: fitted("gaussian", np.arange(4) + np.datetime64("2024-01-01", "ns")),
+        ValueError,
+        r"`X\['?x?0'?\]` must have values that differ in float64, times being days since 1970",
+    ),
+    "far integers": (
+        lambda: AttentionRegressor().fit(2**60 + np.arange(4)[:, None], np.arange(4.0)),
+        ValueError,
+        "`X` must have values that differ in float64",
+    ),
+    "small measurements": (
+        lambda: AttentionRegressor().fit(np.arange(4.0)[:, None], 1e-200 * np.arange(4)),
+        ValueError,
+        r"`y` must vary by 1e-150 or more in a column, or not at all, got 3e-200. Count them in a",
+    ),
+    "small places": (
+        lambda: AttentionRegressor().fit(1e-200 * np.arange(4.0)[:, None], np.arange(4)),
+        ValueError,
+        "`X` must vary by 1e-150 or more in a column, or not at all, got 3e-200",
+    ),
     "groups": (
         lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=[1, 1, 1]),
         ValueError,

@@ -109,7 +109,9 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
     for j, (place, kind, column) in enumerate(columns_of(name, table)):
         zone = None
         if kind != "numbers":
-            days[j] = dates.days_of(place, column)
+            times = dates.utc_of(place, column)
+            days[j] = dates.days_of(place, times)
+            check_apart(place, times, days[j])
         if kind == "dates":
             zone, model = dates.zone_of(column), dates.model_of(column)
             if model is not None:
@@ -145,6 +147,14 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
         if not is_plain or column not in known:
             raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
     return [known.index(column) % n_columns for column in columns]
+
+
+def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
+    """Check that times or integers that differ do so in float64, too."""
+    if np.unique(exact).size > np.unique(rounded).size:
+        what = "have values that differ in float64, times being days since 1970"
+        hint = " Pass how long, or how many, they are after the first one, as numbers."
+        raise wrong_value(name, what, "closer ones", hint)
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

@@ -91,14 +91,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     \sqrt{n}` times as large in n cycles.
 
     Gaps are bridged by the straight line between the samples around them, the cubic spline of all
-    samples, or the line through the means of 8 samples on either side, of what no season, the
-    first, the first two ... leave over. For gaps of each octave of lengths, windows of that length
-    are hidden, at least 64 windows and 640 samples. The weights of these candidates are not
-    negative, add up to 1, and have the least squared error in the windows; where windows are few,
-    the straight line counts more. Variances are parabolas of how far inside a gap a place is. Gaps
-    longer than half of the record are filled as gaps of half its length. Before the first sample
-    and after the last one, the last value or the mean of 8 goes on upon the season, with weights
-    and variances of ends of the record that are hidden.
+    samples, or the line through the means of 8 samples on either side, or of as many as are
+    missing, of what no season, the first, the first two ... leave over. For gaps of each octave of
+    lengths, windows of that length are hidden, at least 64 windows and 640 samples. The weights of
+    these candidates are not negative, add up to 1, and have the least squared error in the windows;
+    where windows are few, the straight line counts more. Variances are parabolas of how far inside
+    a gap a place is. Gaps longer than half of the record are filled as gaps of half its length.
+    Before the first sample and after the last one, the last value or the mean of 8 goes on upon the
+    season, with weights and variances of ends of the record that are hidden.
 
     References
     ----------
@@ -307,7 +307,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
-        return check_array(rows, dtype=np.float64, input_name="X.index")
+        places = check_array(rows, dtype=np.float64, input_name="X.index")
+        frames.check_apart("X.index", rows, places)
+        return places
 
     def _with_days(self, name: str, table: frames.Table) -> frames.Table:
         """Return a table with times as days, where `fit` saw times, too."""

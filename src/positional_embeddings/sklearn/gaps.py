@@ -116,7 +116,7 @@ class KnownGaps:
             [
                 season + bridge(x[seen], (y - season)[seen], x)
                 for season in np.concatenate(seasons)
-                for bridge in (_line, _spline, _line_of_means)
+                for bridge in _BRIDGES
             ]
         )
 
@@ -125,7 +125,7 @@ class KnownGaps:
         x, y = self._x, self._y
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         if not rounds:
-            candidates = 3 * (1 + sum(map(len, self._known)))
+            candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
             return Way(length, np.eye(candidates)[0], np.full((3, 2), nan))
         wanted = np.concatenate([at for _, at in rounds])
         said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
@@ -161,11 +161,12 @@ def _spline(x: HostArray, y: HostArray, at: HostArray) -> Array:
     return np.clip(spline, 2 * low - high, 2 * high - low)
 
 
-def _line_of_means(x: HostArray, y: HostArray, at: HostArray) -> Array:
+def _line_of_means(x: HostArray, y: HostArray, at: HostArray, count: Array = _BESIDE) -> Array:
     """Return the line through the means of some samples on either side; outside, their mean."""
+    x, at = x - x[0], at - x[0]  # sums of far places would round
     sums = np.concatenate([np.zeros((2, 1)), np.stack([x, y]).cumsum(axis=1)], axis=1)
-    right = np.clip(np.searchsorted(x, at, side="right"), 0, x.size)
-    first, last = np.maximum(right - _BESIDE, 0), np.minimum(right + _BESIDE, x.size)
+    right = np.searchsorted(x, at, side="right")
+    first, last = np.maximum(right - count, 0), np.minimum(right + count, x.size)
     (x0, y0), (x1, y1) = (
         (sums[:, high] - sums[:, low]) / np.maximum(high - low, 1)
         for low, high in ((first, right), (right, last))
@@ -173,6 +174,17 @@ def _line_of_means(x: HostArray, y: HostArray, at: HostArray) -> Array:
     is_inside = (right > 0) & (right < x.size)
     part = (at - x0) / np.where(is_inside, x1 - x0, 1.0)
     return y0 + np.where(is_inside, part, right == 0) * (y1 - y0)
+
+
+def _line_of_wide_means(x: HostArray, y: HostArray, at: HostArray) -> Array:
+    """Return a line of means of as many samples as are missing between them, or some more."""
+    before, after = _distances(x, at)
+    gap, span = before + after, x[-1] - x[0]
+    missing = np.where(np.isfinite(gap), gap, 0.0) * (x.size / (span or 1.0))
+    return _line_of_means(x, y, at, np.maximum(missing, _BESIDE).astype(int))
+
+
+_BRIDGES = (_line, _spline, _line_of_means, _line_of_wide_means)
 
 
 # What is hidden, and what is learned from it.

@@ -12,11 +12,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils._array_api import check_same_namespace
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import is_real_floating
@@ -59,8 +55,9 @@ _FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
 
 _LEAST = 1e-3  # weight of an error in a fit by the lean
 
-# The largest number whose square is finite, nearly, and the least weight relative to the largest.
-_LARGEST, _LIGHTEST = 1e150, 1e-100
+# The largest and smallest numbers whose squares are finite and normal, nearly, and the least weight
+# relative to the largest.
+_LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
 
 # Noise that lasts: distinct places in a line, that many at least; how much the squared error grows
 # without the next ones on either side, at least and at most in itself, and at least in standard
@@ -363,9 +360,11 @@ def _columns_of(name: str, array: Array) -> HostArray:
     rows = space_of(array=array).to_numpy(array)
     if rows.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(rows.dtype))
-    rows = rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
+    exact, rows = rows, rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
     if abs(rows).max() > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
+    if exact.dtype.kind in "iu":
+        frames.check_apart(name, exact, rows)
     return rows.T
 
 
@@ -404,6 +403,12 @@ def _fold(
     and how far it is from the mean there, (targets, samples).
     """
     x, y = _columns_of("X", X), _columns_of("y", y)
+    for name, numbers in ("X", x), ("y", y):
+        extent = np.ptp(numbers, axis=1)
+        small = extent[(extent > 0) & (extent < _SMALLEST)]
+        if small.size:
+            what = f"vary by {_SMALLEST} or more in a column, or not at all"
+            raise wrong_value(name, what, f"{small[0]:g}", " Count them in a smaller unit.")
     columns, weight = x.shape[0], _weight_of(sample_weight, X)
     # Groups that share a place follow one another.
     rows = x if groups is None else np.concatenate([_codes_of(groups, X)[None], x])
@@ -722,8 +727,8 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     """Set widths by the least error, by coordinate descent; return the ridge.
 
     Steps are half octaves. First all widths change together, from `start` to narrower ones, and to
-    wider ones while these are better; then one by one, from the two best. A width that has grown by
-    its most stays there.
+    wider ones while these are better; then one by one, from the best. A width that has grown by its
+    most stays there.
     """
     tried: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -749,13 +754,9 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
         narrow -= 1
     while wide < _WIDEST and at(alike(wide + 1)) < at(alike(wide)):
         wide += 1
-    coarse = list(map(alike, range(wide, narrow - 1, -1)))
-    around = [inf, *map(at, coarse), inf]
-    minima = [s for i, s in enumerate(coarse) if at(s) <= min(around[i], around[i + 2])]
-    found = sorted(minima, key=at)[:2]
-    for i, by in product(range(len(found)), (4, 2, 1)):
-        while moved := [s for s in beside(found[i], by) if at(s) < _LESS * at(found[i])]:
-            found[i] = min(moved, key=at)
-    best = min(found, key=at)
+    best = min(map(alike, range(wide, narrow - 1, -1)), key=at)
+    for by in (4, 2, 1):
+        while moved := [steps for steps in beside(best, by) if at(steps) < _LESS * at(best)]:
+            best = min(moved, key=at)
     put(best)
     return tried[best][1]

@@ -6,7 +6,7 @@ a measured cell and one inside a gap have the same error.
 """
 
 from collections.abc import Sequence
-from math import ceil, inf, isinf, pi
+from math import ceil, inf, pi
 
 from scipy.fft import irfft, next_fast_len, rfft
 
@@ -89,14 +89,11 @@ class Cells:
     def _attend(self, values: HostArray, weight: HostArray, width: float) -> Array:
         """Return what the other cycles say of each cell; straight lines where they say nothing."""
         rows = np.stack([weight * values, weight]).reshape(2, self.cycles, self.phases)
-        if isinf(width):
-            sums = rows.sum(axis=1, keepdims=True) - rows
-        else:
-            distance = np.arange(1 - self.cycles, self.cycles)
-            kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
-            size = next_fast_len(3 * self.cycles, real=True)
-            product = rfft(rows, size, axis=1) * rfft(kernel, size)[:, None]
-            sums = irfft(product, size, axis=1)[:, self.cycles - 1 : 2 * self.cycles - 1]
+        distance = np.arange(1 - self.cycles, self.cycles)
+        kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
+        size = next_fast_len(3 * self.cycles, real=True)
+        product = rfft(rows, size, axis=1) * rfft(kernel, size)[:, None]
+        sums = irfft(product, size, axis=1)[:, self.cycles - 1 : 2 * self.cycles - 1]
         said, total = sums.reshape(2, -1)
         known = np.flatnonzero(total > _NO_WEIGHT)
         return np.interp(np.arange(values.size), known, said[known] / total[known])
