@@ -338,6 +338,7 @@ MASKS = {
         [{"shape": (2, 3), "window": window} for window in (1, (0, 1))],
         outside,
         grids,
+        is_tight=False,
     ),
     "PaddingMask": MaskSample(
         [{"lengths": lengths, "side": "right"} for lengths in ([4, 2], LENGTHS)],

@@ -376,7 +376,8 @@ def expand(tables: Array, target: Target, space: Space) -> tuple[Array, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else space.xp
-    order, index = axes.table_placement(target.feature, target.positions, len(target.shape))
+    places = (0, target.feature + 1, *[axis + 1 for axis in target.positions])
+    order, index = axes.placement(places, len(target.shape) + 1)
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
     if space.xp is np:
         return tuple(expanded)

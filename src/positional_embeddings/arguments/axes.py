@@ -174,7 +174,7 @@ def repeat_for_heads(array: Array, heads: int, space: Space) -> Array:
 
 def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Array:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
-    order, index = _placement(tuple(axes), ndim)
+    order, index = placement(tuple(axes), ndim)
     if order == (1, 0):
         table = table.T
     elif order is not None:
@@ -183,7 +183,7 @@ def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) 
 
 
 @lru_cache(maxsize=256)
-def _placement(
+def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
     """Return the order of a table's axes, None if they are in order, and the index after it."""
@@ -278,17 +278,6 @@ def _target(
 # Checks take a third of a step of one token. Lengths of other libraries may be no keys.
 _numpy_target = lru_cache(maxsize=256)(_target)
 _kept_axes_of_positions = lru_cache(maxsize=256)(_axes_of_positions)
-
-
-@lru_cache(maxsize=256)
-def table_placement(
-    feature: int, position_axes: tuple[int, ...], ndim: int
-) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
-    """Return what moves axes (table, frequency, *position) to those of an array, after the first.
-
-    An order of axes, None if they are in order, and the index after it.
-    """
-    return _placement((0, feature + 1, *(axis + 1 for axis in position_axes)), ndim + 1)
 
 
 def align_axes(name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str) -> Array:

@@ -90,8 +90,8 @@ class Positions(NamedTuple):
             self._check_indices(name, rule)
         if isinstance(mask, Mask):
             self._check(mask, space)
-            if self.is_of_ring and not space.is_compiling:
-                _check_shown(mask, self.slots)  # type: ignore[arg-type]
+            if self.slots and self.slots.window is not None and not space.is_compiling:
+                _check_shown(mask, self.slots)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             of_ring = _mask_of(self.slots)  # type: ignore[arg-type]
             mask = of_ring if mask is None else mask | of_ring
@@ -104,11 +104,6 @@ class Positions(NamedTuple):
         empty = None if is_mask or not self.may_be_empty else (self.keys < 0)[None, ...]
         offset = self.first or 0 if is_mask or is_bias else None
         return rules._replace(mask=mask, bias=bias, offset=offset), empty
-
-    @property
-    def is_of_ring(self) -> bool:
-        """Return whether a ring keeps the keys."""
-        return self.slots is not None and self.slots.window is not None
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""

@@ -356,14 +356,7 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
         return scores if rules.sinks is None else scores.with_sinks(rules.sinks), way
-    of_steps, form = None, None
-    if step is not None and key is not None and rules.bias is None:
-        of_steps, form = step._checked(*key)
-    checked = (of_steps or {}).get(form)
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options, checked)
-    if checked is None:
-        keep(of_steps, form, scores._replace(mask=None, sinks=None))
-    scores = scores.with_seen_keys()
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
     way = choose(scores, q, k, v)
     if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)

@@ -193,13 +193,10 @@ def _meet_keys(
     for keys, is_masked, is_required in block.key_blocks:
         mask = scores.mask_between(block.queries, keys) if is_masked else None
         bias = scores.bias_between(block.queries, keys)
-        # A mask that all groups share is checked for hidden keys once.
-        is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, query, state) in enumerate(rows):
-            if i == 0 or not is_shared:
-                parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
-                hidden, bias_to_add = scores.hidden_and_bias(*parts)
-                hides_all, hidden = _what_it_hides(hidden, scores)
+            parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
+            hidden, bias_to_add = scores.hidden_and_bias(*parts)
+            hides_all, hidden = _what_it_hides(hidden, scores)
             if hides_all and not is_required:
                 continue
             both = inputs.key, inputs.value

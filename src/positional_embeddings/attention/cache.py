@@ -19,7 +19,6 @@ from positional_embeddings.arrays.namespace import (
     Device,
     HostArray,
     Namespace,
-    Shape,
     np,
 )
 from positional_embeddings.arrays.space import Space
@@ -629,21 +628,6 @@ class KVStep(_Value):
                 hint = " Make the cache with the axes of its buffers."
                 raise wrong_value(name, what, axis, hint)
         return counted
-
-    def _checked(
-        self, k_shape: Shape, v_shape: Shape, *others: object
-    ) -> tuple[dict[object, Any] | None, object]:
-        """Return scores of attentions in this step and those before it, and the key of one there.
-
-        Those that differ in the number of keys alone have one key.
-        """
-        cache, on_host = self._cache, self._on_host
-        seq = 1 if cache.seq_axis is None else cache.seq_axis
-        shapes = [(shape[:seq], shape[seq:][1:]) for shape in (k_shape, v_shape)]  # also below 0
-        are_alike = k_shape[seq:][:1] == v_shape[seq:][:1]
-        is_counted = on_host is not None and on_host.first is not None
-        key = *shapes[0], *shapes[1], are_alike, is_counted, self.positions.shape, *others
-        return None if cache._stored is None else cache._stored.checked, key
 
     def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
         """Return the positions of queries and keys in an attention, for as many as these are."""

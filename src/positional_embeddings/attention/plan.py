@@ -75,12 +75,7 @@ def plan(
     cutter = _Cutter(reach, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
     apart = intersect(global_queries, ((0, q_len),))
     portions = pack_ranges(apart, q_block) + pack_ranges(complement(apart, q_len), q_block)
-    blocks = [block for part in portions for block in cutter.cut(part, reach(part), ((0, k_len),))]
-    pairs = (pair for block in blocks for pair in block.blocks())
-    masked = sum(queries.size * at.keys.size for queries, at in pairs if at.is_masked)
-    if masked > _WORTH_CUTTING * q_len * k_len:  # as of shuffled positions
-        return plan(q_len, k_len, block_size, most, None, ())
-    return blocks
+    return [block for part in portions for block in cutter.cut(part, reach(part), ((0, k_len),))]
 
 
 class _Cutter(NamedTuple):

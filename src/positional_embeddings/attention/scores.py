@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from positional_embeddings.arguments.checks import is_known
-from positional_embeddings.arguments.spans import Span, span_of, whole_span
+from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace
@@ -197,27 +197,16 @@ def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
     return array[(*index, ...)]
 
 
-def scores_of(
-    arrays: dict[str, Array], rules: Rules, options: Options, known: Scores | None = None
-) -> Scores:
-    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these.
-
-    `known` are those of a call that differs in the number of keys, and in positions, alone.
-    """
-    if known is None:
-        space = space_of(**arrays, **rules.arrays())
-        axes = options.axes(arrays["q"], rules.positions)
-        rules, options = rules.checked(space), options.checked(arrays)
-    else:
-        space, axes = known.space, (known.layout.feature, known.layout.seq)
+def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Scores:
+    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
+    space = space_of(**arrays, **rules.arrays())
+    axes = options.axes(arrays["q"], rules.positions)
+    rules, options = rules.checked(space), options.checked(arrays)
     positions = rules.checked_positions(arrays, axes, space)
     empty, batch, sequences = None, 1, None
     if positions is not None:
         rules, empty = positions.apply(rules, space)
         batch, sequences = positions.batch, positions.sequences
-    if known is not None:
-        layout = known.layout._replace(keys=whole_span(arrays["k"].shape[axes[1]]))
-        return _built(rules, layout, empty, options, space)
     key = LayoutKey(
         arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
         axes=axes,

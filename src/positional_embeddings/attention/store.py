@@ -90,8 +90,6 @@ class Stored:
         self._ends: dict[Any, tuple[ref[Any], list[HostArray | None]]] = {}
         # Axes of buffers that were checked, by their forms.
         self.axes: dict[Any, BufferAxes] = {}
-        # Scores of attentions that were checked, by the forms that they have in all steps.
-        self.checked: dict[object, Any] = {}
 
     def follow(self, buffer: Array, before: HostArray, after: HostArray, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where a step begins; move its end."""

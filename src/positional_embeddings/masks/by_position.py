@@ -396,38 +396,24 @@ class NeighbourhoodMask(Mask):
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
         start, stop = max(start, 0), min(stop, prod(self.shape))
-        seen = _neighbours(self.shape, self._steps, start, stop, k_len)
-        return Reach(ranges.unite((a, min(b, k_len)) for a, b in seen), ())
+        rows_with_keys = -(-k_len // prod(self.shape[1:]))
+        shape = (min(self.shape[0], rows_with_keys), *self.shape[1:])
+        seen = _neighbours(shape, self._steps, start, stop) if start < stop else ()
+        return Reach(ranges.intersect(seen, ((0, k_len),)), ())
 
 
-def _neighbours(
-    shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int, k_len: int
-) -> Ranges:
+def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int) -> Ranges:
     """Return the tokens of a grid that are neighbours of those from `start` to before `stop`.
 
-    Rows that begin at `k_len` or later are left out.
+    Of tokens in several rows they are whole rows, perhaps more than they see.
     """
-    if start >= stop:
-        return ()
-    if stop - start == prod(shape):  # each token sees itself
-        return ((start, stop),)
     (rows, *row_shape), (step, *row_steps) = shape, steps
     width = prod(row_shape)
     first, last = start // width, (stop - 1) // width
-    rows_with_keys = min(rows, -(-k_len // width))
-    neighbours: list[tuple[int, int]] = []
-    # Rows in between are whole: these, and what a part of the first and of the last row sees.
-    for row in {first, last}:
-        begin, end = max(start - row * width, 0), min(stop - row * width, width)
-        seen = _neighbours(tuple(row_shape), tuple(row_steps), begin, end, k_len)
-        near = range(max(row - step, 0), min(row + step + 1, rows_with_keys))
-        if seen == ((0, width),):
-            neighbours.append((near.start * width, near.stop * width))
-        elif (near.stop - near.start) * len(seen) > _MOST_RANGES_OF_NEIGHBOURS:
-            from_first, to_last = near.start * width, (near.stop - 1) * width
-            neighbours.append((from_first + seen[0][0], to_last + seen[-1][1]))
-        else:
-            neighbours += [(i * width + a, i * width + b) for i in near for a, b in seen]
-    if last - first > 1:
-        neighbours.append((max(first + 1 - step, 0) * width, min(last + step, rows) * width))
-    return ranges.unite(neighbours)
+    near = range(max(first - step, 0), min(last + step + 1, rows))
+    if row_shape and first == last:
+        begin = first * width
+        seen = _neighbours(tuple(row_shape), tuple(row_steps), start - begin, stop - begin)
+        if (near.stop - near.start) * len(seen) <= _MOST_RANGES_OF_NEIGHBOURS:
+            return ranges.unite((i * width + a, i * width + b) for i in near for a, b in seen)
+    return ranges.unite([(near.start * width, near.stop * width)])
