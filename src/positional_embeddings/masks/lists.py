@@ -112,8 +112,9 @@ class ListMask(Mask):
             raise wrong_type("indices", "be an array", shown(indices), hint)
         space = space_of(indices=indices)
         if not is_dtype(indices.dtype, "signed integer", space.xp):
-            hint = f" A matrix of pairs is {_OF_CSR} scipy.sparse.csr_array(matrix)."
             came = dtype_name(indices.dtype)
+            of_pairs = f" A matrix of pairs is {_OF_CSR} scipy.sparse.csr_array(matrix)."
+            hint = of_pairs if came == "bool" else ""
             raise wrong_type("indices", "have a signed integer dtype", came, hint)
         shape, is_csr = tuple(indices.shape), indptr is not None
         if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
