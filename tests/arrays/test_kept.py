@@ -66,7 +66,7 @@ def test_threads_keep_in_one_dict():
 
     def keep_many(thread):
         begin.wait()
-        for number in range(5000):
+        for number in range(40_000):
             keep(kept, (thread, number), number, most=64)
 
     with ThreadPoolExecutor(4) as pool:
