@@ -19,6 +19,9 @@ from threadpoolctl import ThreadpoolController
 
 from positional_embeddings.arrays import threads
 
+# The limit on BLAS is of the process, and calls of other threads would have it.
+pytestmark = pytest.mark.thread_unsafe
+
 
 def test_two_threads_share_the_pieces():
     meet, done = threading.Barrier(2, timeout=60), []
