@@ -122,7 +122,7 @@ CONSTRAINTS := constraints.txt
 $(VENV)/lowest/ready: CONSTRAINTS := $(VENV)/lowest.txt
 $(VENV)/lowest/ready: $(VENV)/lowest.txt
 # The versions of today.
-$(VENV)/newest/ready: CONSTRAINTS := /dev/null
+$(VENV)/newest/ready $(VENV)/free-threaded/ready: CONSTRAINTS := /dev/null
 $(VENV)/lowest.txt: pyproject.toml constraints.txt
 	@mkdir -p $(VENV)
 	$(PYTHON) .ci/lowest.py > $@

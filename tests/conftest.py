@@ -67,7 +67,10 @@ MARKERS = (
     "long(*names): takes long, or does so on these backends; runs with --long only",
     "needs(ability): skip where the backend lacks it",
     "only_on(*names): runs on these backends only",
+    "thread_unsafe: of pytest-run-parallel: measures or changes what all threads share",
 )
+# What measures the memory of the process, or changes modules, as the names that a test uses.
+OF_THE_PROCESS = {"MonkeyPatch", "peak_memory", "tracemalloc"}
 LONG = "--long"
 # Tests and modules that are left out, by the library that is missing, or by `LONG`.
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
@@ -173,6 +176,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectRep
 def pytest_itemcollected(item: pytest.Item) -> None:
     if (library := _library_of_module(item.path)) is not None:
         item.add_marker(pytest.mark.library(library))
+    function = getattr(item, "function", None)
+    function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    if not OF_THE_PROCESS.isdisjoint(getattr(getattr(function, "__code__", None), "co_names", ())):
+        item.add_marker("thread_unsafe")
 
 
 def _is_long(item: pytest.Item) -> bool:

@@ -1,7 +1,9 @@
 """What is kept from call to call, by which arrays, and the lengths of blocks."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations, product
 from math import prod
+from threading import Barrier
 from types import SimpleNamespace
 
 import array_api_strict as strict
@@ -57,6 +59,21 @@ def test_the_first_ones_of_many_are_dropped():
     for key in range(5):
         keep(kept, key, -key, most=3)
     assert kept == {2: -2, 3: -3, 4: -4}
+
+
+def test_threads_keep_in_one_dict():
+    kept, begin = {}, Barrier(4, timeout=60)
+
+    def keep_many(thread):
+        begin.wait()
+        for number in range(40_000):
+            keep(kept, (thread, number), number, most=64)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(keep_many, range(4))) == [None] * 4
+    assert len(kept) <= 64
+    keep(kept, "last", 0, most=64)
+    assert "last" in kept
 
 
 def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways():

@@ -19,6 +19,9 @@ from threadpoolctl import ThreadpoolController
 
 from positional_embeddings.arrays import threads
 
+# The limit on BLAS is of the process, and calls of other threads would have it.
+pytestmark = pytest.mark.thread_unsafe
+
 
 def test_two_threads_share_the_pieces():
     meet, done = threading.Barrier(2, timeout=60), []
@@ -106,6 +109,22 @@ def test_a_call_within_another_works_on_its_own_thread_without_a_limit():
     assert done == [0, 1, 2]
     assert [number for _, number in blas.set][-1] == 4
     assert threads._Job.with_limit == []
+
+
+def test_jobs_of_many_threads_leave_no_limit():
+    """Each is first, or not, or becomes the first as another one ends."""
+    blas, begin, done = Blas(4), threading.Barrier(4, timeout=60), []
+
+    def share_often(_):
+        begin.wait()
+        for _ in range(3000):
+            threads.share(done.append, range(2), 2, [blas])
+
+    with ThreadPoolExecutor(4) as own:
+        list(own.map(share_often, range(4)))
+    assert done.count(0) == done.count(1) == 4 * 3000
+    assert (threads._Job.with_limit, threads._Job.limited) == ([], ())
+    assert blas.num_threads == 4
 
 
 class Blas:

@@ -374,6 +374,7 @@ def heads_of_ones(n=256):
     return np.ones((4, n, 8), dtype="float32")
 
 
+@pytest.mark.thread_unsafe
 @pytest.mark.usefixtures("threads")
 def test_threads_share_the_work_and_give_blas_its_own_back():
     x = heads_of_ones()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
-from itertools import islice
 from math import fsum
 from operator import index
 from sys import getsizeof
@@ -71,8 +70,10 @@ def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 
     if kept is None or key is None:
         return
     kept[key] = value
-    for old in list(islice(kept, max(0, len(kept) - most))):
-        kept.pop(old, None)
+    if len(kept) > most:
+        # A dict becomes a list in one step, whatever other threads keep in it.
+        for old in list(kept)[:-most]:
+            kept.pop(old, None)
 
 
 def once(kept: dict[Any, Any] | None, key: Hashable, find: Callable[[], Result]) -> Result:

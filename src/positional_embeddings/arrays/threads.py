@@ -126,9 +126,10 @@ class _Job:
                 self.changes.get()
             except BaseException as error:  # noqa: BLE001 - it is raised once they have ended
                 self.errors.append(error)
-        if self in _Job.with_limit:
-            if _Job.with_limit[0] is self:
-                _lift_limit()
+        if _Job.with_limit[:1] == [self]:
+            _lift_limit()
+        # Not where `self in` it, which may miss one that moves up as another thread ends a job.
+        with suppress(ValueError):
             _Job.with_limit.remove(self)
 
     def limit_blas(self) -> None:
