@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -178,8 +179,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.library(library))
     function = getattr(item, "function", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if not OF_THE_PROCESS.isdisjoint(getattr(getattr(function, "__code__", None), "co_names", ())):
+    if not OF_THE_PROCESS.isdisjoint(_names_of(getattr(function, "__code__", None))):
         item.add_marker("thread_unsafe")
+
+
+def _names_of(code: object) -> Iterator[str]:
+    """Yield the names that code uses, with those in its functions."""
+    if isinstance(code, CodeType):
+        yield from code.co_names
+        for constant in code.co_consts:
+            yield from _names_of(constant)
 
 
 def _is_long(item: pytest.Item) -> bool:

@@ -93,6 +93,7 @@ def test_tables_of_pandas():
     np.testing.assert_allclose(GapFiller(positions="index").fit_transform(spans), filled, atol=1e-6)
 
 
+@pytest.mark.library("polars")  # Python without the GIL lacks it
 def test_tables_of_polars():
     import polars as pl
 
@@ -216,6 +217,7 @@ def test_booleans_with_gaps_stay_as_they_are():
         GapFiller(positions=["flag"]).fit(table)
 
 
+@pytest.mark.library("polars")
 def test_a_series_stays_a_series():
     import pandas as pd
     import polars as pl
