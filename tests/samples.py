@@ -754,7 +754,7 @@ CATALOGUE: dict[str, list[Call]] = {
     "attention_layers": [
         Call(
             pe.attention_layers,
-            {"config": CONFIG | {"num_hidden_layers": 2}, "seq_len": 16, **AXES},
+            {"config": CONFIG | {"num_hidden_layers": 2}, "seq_len": 16, "layout": "half", **AXES},
             lambda layers, at: layers[0](*(at.array(x) for x in (Q, K, V))),
         )
     ],

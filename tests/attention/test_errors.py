@@ -33,7 +33,7 @@ def attend(cache, tokens=2, **options):
 
 VALUE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 2, 4)), mask=ListMask([[0], [1]]))": "`indices` must have a list for each of 4 queries, got 2 lists.",
-    "scaled_dot_product_attention(*ones((3, 2, 2)), mask=ListMask([[0], [2]]), positions=np.asarray([4, 2]))": "`indices` must be below the number of keys, 2, got 2.",
+    "scaled_dot_product_attention(*ones((3, 2, 2)), mask=ListMask([[0], [2]]), positions=np.asarray([4, 2]))": "`indices` must be below the number of keys, 2, got 2. If 2 stands for none, pass np.where(indices == 2, -1, indices).",
     "attention_weights(*ones((2, 2, 2)), mask=CausalMask(), listed=True)": "`listed` must be False unless `mask` is a `ListMask`, alone or joined to others by |, got True.",
     "scaled_dot_product_attention(zeros((2, 7)).view(Lazy), *zeros((2, 2, 3)), mask=lambda i, j: j > i)": "`q` must have a known length on axis 1, got shape (2, nan). Call q.compute_chunk_sizes() first.",
     "scaled_dot_product_attention(zeros((2, 3)), *zeros((2, 2, 7)).view(Lazy), bias=lambda i, j: j - i)": "`k` must have a known length on axis 1, got shape (2, nan). Call k.compute_chunk_sizes() first.",

@@ -88,6 +88,7 @@ def test_a_layer_is_a_value():
     assert (plain.num_kv_heads, plain.value_size) == (4, 8)
 
 
+LAYOUT = "`layout` must be 'half' or 'interleaved', got {}."
 WINDOW = (
     "`mask` must hide all keys but the 4 newest ones (`window`), got {}. Pass "
     "mask=SlidingWindowMask.of(4), or no `window`."
@@ -137,6 +138,14 @@ WINDOW = (
         (
             lambda: LAYER(Q, K, K, sinks=SINKS),
             "`v` must have 3 features on axis 3, got shape (2, 2, 6, 10).",
+        ),
+        *[
+            (lambda name=name: layers_of(name, "pairs"), LAYOUT.format("'pairs'"))
+            for name in ("llama", "bert")  # which does not rotate
+        ],
+        (
+            lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_theta": 1e4}, 8, layout=3.0),
+            LAYOUT.format("3.0"),
         ),
     ],
 )

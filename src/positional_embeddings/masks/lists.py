@@ -181,11 +181,12 @@ class ListMask(Mask):
             return lists if queries is None else space.take_entries(lists, queries, 0)
         queries = np.arange(self._count) if queries is None else queries
         lengths = np.diff(self.indptr)
-        longest = (lengths[queries] if isinstance(queries, np.ndarray) else lengths).max()
+        of_queries = lengths[queries] if isinstance(queries, np.ndarray) else lengths
+        longest = of_queries.max(initial=1)  # there may be no queries
         like = {"dtype": space.integer, "device": space.device}
         bounds, queries = points.in_library(np.asarray(self.indptr)), xp.asarray(queries, **like)
         first, stop = (space.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1))
-        entries = first + xp.arange(max(1, int(longest)), **like)
+        entries = first + xp.arange(int(longest), **like)
         keys = space.take_entries(indices, xp.where(entries < stop, entries, 0), 0)
         return xp.where(entries < stop, keys, -1)[..., None]
 
@@ -238,11 +239,12 @@ class ListMask(Mask):
 
 def _are_of_any_lengths(lists: Any) -> bool:
     """Tell whether these are lists of several lengths, or the arrays of a search in a radius."""
-    is_of_objects = isinstance(lists, np.ndarray) and lists.dtype == object
+    is_of_objects = isinstance(lists, np.ndarray) and lists.dtype == object and lists.ndim == 1
     if not ((is_of_objects or isinstance(lists, list | tuple)) and len(lists)):
         return False
-    lengths = {len(keys) if hasattr(keys, "__len__") else None for keys in lists}
-    return None not in lengths and (is_of_objects or len(lengths) > 1)
+    if not all(hasattr(keys, "__len__") and getattr(keys, "shape", None) != () for keys in lists):
+        return False
+    return is_of_objects or len(set(map(len, lists))) > 1
 
 
 def _for_none(key: int) -> str:

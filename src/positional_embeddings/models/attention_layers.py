@@ -20,6 +20,7 @@ from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, Sli
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.facts import Attention, Seen
 from positional_embeddings.models.hf_config import (
+    LAYOUTS,
     Config,
     Layer,
     Model,
@@ -271,7 +272,7 @@ def attention_layers(
         If the configuration is no dict, or a number or a flag in it is of another kind.
     ValueError
         If the attention of the model is not known, or a key or a value of the configuration that
-        could change it. The message says what to do instead.
+        could change it, or if `layout` is neither. The message says what to do instead.
 
     See Also
     --------
@@ -287,6 +288,8 @@ def attention_layers(
     >>> layers[0].scale, layers[0].softcap
     (0.0625, 50.0)
     """
+    if layout is not None:
+        checks.choice("layout", layout, LAYOUTS)
     axes = {"feature_axis": feature_axis, "seq_axis": seq_axis}
     return _Reader(Model(config, must_rotate=False), seq_len, layout, axes).layers()
 

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models.facts import OWN_KEYS, Attention, facts_of, layer_types
+from positional_embeddings.rotary.layouts import Layout
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Values = Mapping[str, Any]
 Arguments = dict[str, Any]
 Config = Values | str | PathLike[str]
+
+LAYOUTS = get_args(Layout)
 
 # Types of rotary embeddings: those without scaling, and other names of scalings.
 _WITHOUT_SCALING = ("default", "mrope")
@@ -325,7 +328,7 @@ class Model:
 
     def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> Arguments:
         """Return the arguments of the `RoPE` of a layer."""
-        layout = self._layout() if layout is None else layout
+        layout = self._layout() if layout is None else checks.choice("layout", layout, LAYOUTS)
         parameters = self.parameters(layer)
         kind = parameters.get("rope_type") or parameters.get("type") or "default"
         kind = _OTHER_NAMES.get(str(kind), kind)
