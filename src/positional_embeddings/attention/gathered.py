@@ -4,7 +4,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention import at_once
@@ -50,7 +49,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
 def weights(scores: Scores, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
     space, (mask, others) = scores.space, scores.mask._split_lists()
-    lists = mask._of(None, space_of(indices=mask.indices))
+    lists = mask._padded()
     columns = lists.shape[1]
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*row_lengths(query, key), query.shape[-2], columns)
@@ -153,7 +152,7 @@ def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Ar
     # Each query becomes a matrix of its own, in which heads that share their keys are rows.
     order, last = list(range(query.ndim + 1)), query.ndim - 1
     heads = [axis for axis in range(last - 1) if key.shape[axis] == 1]
-    shared = max(heads, key=lambda axis: query.shape[axis], default=last)
+    shared = max(heads, key=lambda axis: query.shape[axis]) if heads else last
     order[shared], order[last] = last, shared
     query, hidden, to_add, sinks = (
         None if x is None else xp.permute_dims(x[..., None, :], order)

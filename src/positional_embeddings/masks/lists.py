@@ -107,7 +107,7 @@ class ListMask(Mask):
             indices, indptr = np.concat(lists), np.cumsum([0, *map(len, lists)])
         elif isinstance(indices, list | tuple | range):
             indices = integers_of_list("indices", indices)
-        if hasattr(indices, "tocsr"):
+        if type(indices).__module__.startswith("scipy.sparse"):
             hint = f" Pass {_OF_CSR} indices.tocsr()."
             raise wrong_type("indices", "be an array", shown(indices), hint)
         space = space_of(indices=indices)
@@ -164,30 +164,33 @@ class ListMask(Mask):
 
         None are all queries.
         """
-        groups, space = [None], space_of(indices=self.indices)
-        if self.indptr is not None:
-            # The longest list of a group is less than 1.5 times as long as the shortest one.
-            mantissa, exponent = np.frexp(np.diff(self.indptr))
-            kinds = 2 * exponent + (mantissa >= 0.75)
-            groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+        if self.indptr is None:
+            return [(None, self._padded())]
+        # The longest list of a group is less than 1.5 times as long as the shortest one.
+        mantissa, exponent = np.frexp(np.diff(self.indptr))
+        kinds, space = 2 * exponent + (mantissa >= 0.75), space_of(indices=self.indices)
+        groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
         return [(queries, self._of(queries, space)) for queries in groups]
 
-    def _of(self, queries: Array, space: Space) -> Array:
-        """Return the lists of some queries, or of all, (*queries.shape, key, batch or 1)."""
-        xp, points = space.xp, Points(None, space, None)
-        indices = points.in_library(self.indices)
+    def _padded(self) -> Array:
+        """Return all lists, (query, key, batch or 1), in the library that has them."""
         if self.indptr is None:
-            lists = indices if indices.ndim > 2 else indices[..., None]
-            return lists if queries is None else space.take_entries(lists, queries, 0)
-        queries = np.arange(self._count) if queries is None else queries
+            return self.indices if self.indices.ndim > 2 else self.indices[..., None]
+        return self._of(np.arange(self._count), space_of(indices=self.indices))
+
+    def _of(self, queries: Array, space: Space) -> Array:
+        """Return the lists of some queries, (*queries.shape, key, batch or 1)."""
+        xp, in_library = space.xp, Points(None, space, None).in_library
+        if self.indptr is None:
+            return space.take_entries(in_library(self._padded()), queries, 0)
         lengths = np.diff(self.indptr)
         of_queries = lengths[queries] if isinstance(queries, np.ndarray) else lengths
         longest = of_queries.max(initial=1)  # there may be no queries
         like = {"dtype": space.integer, "device": space.device}
-        bounds, queries = points.in_library(np.asarray(self.indptr)), xp.asarray(queries, **like)
+        bounds, queries = in_library(np.asarray(self.indptr)), xp.asarray(queries, **like)
         first, stop = (space.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1))
         entries = first + xp.arange(int(longest), **like)
-        keys = space.take_entries(indices, xp.where(entries < stop, entries, 0), 0)
+        keys = space.take_entries(in_library(self.indices), xp.where(entries < stop, entries, 0), 0)
         return xp.where(entries < stop, keys, -1)[..., None]
 
     def _split_lists(self) -> tuple["ListMask", None]:
