@@ -343,10 +343,9 @@ class PositionTables:
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
         if order == "C" or space.strides(tables[0]) is None:
             return xp.stack(tables)
-        # Not `moveaxis`, nor `unstack`, which calls it: PyTorch's `vmap` does not know it.
-        n = cos.ndim
-        rows = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
-        return xp.permute_dims(rows, (0, n, *range(1, n)))
+        # Not `unstack`, which PyTorch's `vmap` does not know.
+        rows = xp.stack([space.move_axis(table, 0, -1) for table in tables])
+        return space.move_axis(rows, -1, 1)
 
     def _exact(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions; each coordinate rotates the pairs of its section."""

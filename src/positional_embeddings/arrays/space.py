@@ -208,6 +208,12 @@ class Space:
         """Return an array with its last two axes exchanged."""
         return self.xp.matrix_transpose(x)
 
+    def move_axis(self, x: Array, source: int, target: int) -> Array:
+        """Return an array with an axis moved; PyTorch's `vmap` does not know `moveaxis`."""
+        order = list(range(x.ndim))
+        order.insert(target % x.ndim, order.pop(source))
+        return self.xp.permute_dims(x, order)
+
     def highest(self, x: Array) -> Array:
         """Return the maximum along the last axis, which stays; no less than any finite number."""
         least = float(self.xp.finfo(x.dtype).min)

@@ -86,7 +86,7 @@ def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists
     def of_queries(array: Array) -> Array:
         """Return these queries of an array as its first axis."""
         taken = array if queries is None else space.take_entries(array, at, array.ndim - 2)
-        return xp.moveaxis(taken, -2, 0)
+        return space.move_axis(taken, -2, 0)
 
     arrays = [at, lists, of_queries(query)]
     if not (scores.bias is None or callable(scores.bias) or scores.bias.shape[-2] == 1):
@@ -102,7 +102,7 @@ def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists
             xp.reshape(xp.take(x, places, axis=0), (blocks, size, *x.shape[1:])) for x in arrays
         ]
         _, output = loops.scan(lambda _, block: (None, _of_block(inputs, *block)), None, arrays)
-        output = xp.reshape(xp.moveaxis(output, 0, -3), (*rows, blocks * size, inputs.columns))
+        output = xp.reshape(space.move_axis(output, 0, -3), (*rows, blocks * size, inputs.columns))
         return output[..., :count, :]
     if not space.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
         parts = cuts(count, size)
@@ -133,9 +133,9 @@ def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Ar
     """
     scores, others, may_be_wrong, key, value, _ = inputs
     space, xp, k_len = scores.space, scores.space.xp, key.shape[-2]
-    query = xp.moveaxis(query, 0, -2)
+    query = space.move_axis(query, 0, -2)
     if bias:
-        scores = scores._replace(bias=xp.moveaxis(bias[0], 0, -2))
+        scores = scores._replace(bias=space.move_axis(bias[0], 0, -2))
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = scores.aligned("mask", (listed == -1)[..., None])

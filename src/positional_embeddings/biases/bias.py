@@ -267,9 +267,10 @@ class Bias(WeightedLayer):
         batch = max(query.shape[2], key.shape[2])
         # Each query of each sequence is a sequence of its own, with one query.
         query = space.reshape(xp.broadcast_to(query, (n, 1, batch)), (1, n * batch))
-        key = xp.moveaxis(xp.broadcast_to(key, (n, m, batch)), 1, 0)
+        key = xp.permute_dims(xp.broadcast_to(key, (n, m, batch)), (1, 0, 2))
         bias = self._at(query, space.reshape(key, (m, n * batch)), space)
-        return xp.moveaxis(space.reshape(bias, (m, n, batch, bias.shape[-1])), 0, 1)
+        bias = space.reshape(bias, (m, n, batch, bias.shape[-1]))
+        return xp.permute_dims(bias, (1, 0, 2, 3))
 
     def _wide_dtype(self, space: Space) -> Dtype:
         """Return the dtype of the arrays, in which half precision does not make keys infinite."""

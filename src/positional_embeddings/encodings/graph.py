@@ -118,9 +118,7 @@ def graph_laplacian_encoding(
     # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
     _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
     chosen = vectors[..., 1 : k + 1]
-    # Not `moveaxis`, which PyTorch's `vmap` does not know.
-    encoding = xp.permute_dims(chosen, (chosen.ndim - 1, *range(chosen.ndim - 1)))
-    return space.astype(_with_fixed_signs(encoding, space), dtype)
+    return space.astype(_with_fixed_signs(space.move_axis(chosen, -1, 0), space), dtype)
 
 
 def random_walk_encoding(
