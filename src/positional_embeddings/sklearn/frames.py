@@ -151,7 +151,9 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
 
 def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
     """Check that times or integers that differ do so in float64, too."""
-    if np.unique(exact).size > np.unique(rounded).size:
+    ascending = np.sort(exact, axis=None), np.sort(rounded, axis=None)  # `unique` takes far longer
+    exact_steps, steps = (np.count_nonzero(x[1:] != x[:-1]) for x in ascending)
+    if exact_steps > steps:
         what = "have values that differ in float64, times being days since 1970"
         hint = " Pass how long, or how many, they are after the first one, as numbers."
         raise wrong_value(name, what, "closer ones", hint)

@@ -361,9 +361,10 @@ def _columns_of(name: str, array: Array) -> HostArray:
     if rows.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(rows.dtype))
     exact, rows = rows, rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
-    if abs(rows).max() > _LARGEST:
+    most = abs(rows).max()
+    if most > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
-    if exact.dtype.kind in "iu":
+    if exact.dtype.kind in "iu" and most >= 2.0**53:  # below, float64 holds each integer
         frames.check_apart(name, exact, rows)
     return rows.T
 
