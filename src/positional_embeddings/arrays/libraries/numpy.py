@@ -62,9 +62,11 @@ class NumPy(Space):
         return (np.exp if self.exponent_unit == 1.0 else np.exp2)(x, out=x)
 
     def matmul(self, rows: Array, table: Array) -> Array:
-        row_stride, stride = table.strides[-2:]
-        is_for_blas = rows.shape[-2] != 1 or table.itemsize in (abs(row_stride), abs(stride))
-        if is_for_blas or table.size <= _NUMBERS_FOR_EINSUM:
+        if (
+            rows.shape[-2] != 1
+            or table.size <= _NUMBERS_FOR_EINSUM
+            or table.itemsize in map(abs, table.strides[-2:])
+        ):
             return rows @ table
         # A product of one row with a table that BLAS does not take, since neither of its axes is
         # contiguous, takes ten times as long as a sum of products. In parts, so that no long sum
@@ -87,6 +89,9 @@ class NumPy(Space):
 
     def transpose(self, x: Array) -> Array:
         return x.mT
+
+    def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
+        return x.reshape(shape)
 
     def highest(self, x: Array) -> Array:
         return np.maximum.reduce(x, axis=-1, keepdims=True, initial=np.finfo(x.dtype).min)
