@@ -2,7 +2,7 @@
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention.scores import Scores, without_nonfinite
-from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
+from positional_embeddings.attention.softmax import products, softmax, weighted_sums
 
 
 def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
@@ -30,6 +30,10 @@ def attend_seen(
     """
     space = scores.space
     if space.is_readable(query) and not space.compiles_kernels:
+        if mask is None and bias is None and scores.is_plain:
+            output = space.attend(query, key, value, scores.scale)
+            if output is not None:
+                return output, None
         logits = products(query, key, space, scores.scale)
         checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)
@@ -41,7 +45,7 @@ def attend_seen(
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     key, value, nonfinite = without_nonfinite(key, value, space)
     weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
-    return multiply(weights, value, space), lse
+    return space.multiply(weights, value), lse
 
 
 def weights(scores: Scores, query: Array, key: Array) -> Array:

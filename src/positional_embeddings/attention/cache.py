@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.calls import answered
@@ -21,6 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.arrays.quiet import is_compiling
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
@@ -534,9 +535,10 @@ class KVStep(_Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
-        moves, written = self._moves(buffer, new), cast("Any", buffer)
-        space = moves.axes.space
+        moves = self._moves(buffer, new)
+        written: Any = buffer
         joined: Any = None
+        space = moves.axes.space
         stored, after = self._cache._stored, self._after
         if stored is not None and after is not None and not space.is_compiling:
             stored.follow(buffer, self._cache.lengths, after, space)
@@ -612,6 +614,15 @@ class KVStep(_Value):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
 
+    @property
+    def _forms(self) -> dict[Any, Any] | None:
+        """What is known of attentions in steps of the cache, None if slots may be no positions."""
+        stored, on_host = self._cache._stored, self._on_host
+        is_ring = self._cache._slots.window is not None
+        if stored is None or on_host is None or on_host.first is None or is_ring or is_compiling():
+            return None
+        return stored.attentions
+
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0: those of the buffers."""
         cache = self._cache
@@ -672,7 +683,7 @@ def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
     It is NumPy if the host can read all of them, else their library, which traces.
     """
     if all(isinstance(x, np.ndarray) or space.is_readable(x) for x in arrays):
-        on_host = (x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays)
+        on_host = [x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays]
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": space.integer, "device": space.device}
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]

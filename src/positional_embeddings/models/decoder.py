@@ -250,7 +250,7 @@ class DecoderCache(WeightedLayer):
         step = object.__new__(DecoderStep)
         checks.set_fields(
             step,
-            positions=frozen_integers(positions),
+            positions=positions if positions is counted else frozen_integers(positions),
             _cache=following,
             _steps=tuple([one for _, one in pairs]),
             _known={},
@@ -462,7 +462,7 @@ class DecoderStep(WeightedLayer):
         if type(q) is type(k) is type(v) is np.ndarray:
             form = id(rule), call_key(q, None), call_key(k, None), v.shape, v.dtype
         known = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
-        q, k = known.rotate_queries(q), known.rotate_keys(k)
+        q, k = known.rotate(q, k)
         keys, seen_keys = step.store(keys, k)
         values, seen_values = step.store(values, v)
         cache.buffers[number] = keys, values
@@ -503,24 +503,32 @@ class DecoderStep(WeightedLayer):
         if is_whole and form is not None and self.positions.size == 1:
             at = self.positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
-                return _Known(rope._fit(q, None, at).rotate, rope._fit(k, None, at).rotate)
+                heads: Any = axes.head_axis(4, *axes.of_four(rule))
+                fit = rope._fit(np.concat([q, k], axis=heads), None, at)
+                return _Known(partial(_rotated_together, fit.rotate, heads))
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
         if is_whole:
-            return _Known(tables._fit(q).rotate, tables._fit(k).rotate)
-        rotate = partial(rule._rotated, rotate=tables, space=space)
-        return _Known(rotate, rotate)
+            of_queries, of_keys = tables._fit(q).rotate, tables._fit(k).rotate
+            return _Known(lambda q, k: (of_queries(q), of_keys(k)))
+        rotated = partial(rule._rotated, rotate=tables, space=space)
+        return _Known(lambda q, k: (rotated(q), rotated(k)))
 
 
-def _as_it_is(x: Array) -> Array:
-    return x
+def _rotated_together(
+    rotate: Callable[[Array], Array], heads: int, q: Array, k: Array
+) -> tuple[Array, Array]:
+    """Rotate queries and keys of NumPy as one array: of a token, each call takes time."""
+    both = rotate(np.concat([q, k], axis=heads))
+    before, count = (slice(None),) * heads, q.shape[heads]
+    return both[(*before, slice(None, count))], both[(*before, slice(count, None))]
 
 
 class _Known(NamedTuple):
     """What is known of tokens of one form in a layer."""
 
-    rotate_queries: Callable[[Array], Array] = _as_it_is
-    rotate_keys: Callable[[Array], Array] = _as_it_is
+    # From queries and keys to both as they are stored.
+    rotate: Callable[[Array, Array], tuple[Array, Array]] = lambda q, k: (q, k)
     attention: Prepared | None = None
 
 

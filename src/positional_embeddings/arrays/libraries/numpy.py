@@ -8,7 +8,7 @@ import numpy as np
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Dtype
 from positional_embeddings.arrays.quiet import is_compiling
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.space import TINY_WEIGHT, Space
 
 # Products that a float sums one by one, before what it rounds off is seen.
 _MOST_PRODUCTS_SUMMED = 2**13
@@ -74,6 +74,18 @@ class NumPy(Space):
         parts = cuts(max(1, table.shape[-2]), _MOST_PRODUCTS_SUMMED)
         return sum(np.einsum("...ij,...jk->...ik", rows[..., a], table[..., a, :]) for a in parts)
 
+    def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+        # The functions of `softmax`, without calls in between, which take a fifth of a step.
+        if not query.dtype == key.dtype == value.dtype == self.dtype or 0 in key.shape:
+            return None
+        weights = self.multiply(query * scale, key.mT)
+        checked = self.sum_of_all(weights)
+        np.subtract(weights, self.highest(weights), out=weights)
+        np.exp(weights, out=weights)
+        np.divide(weights, self.total(weights, TINY_WEIGHT), out=weights)
+        output = self.multiply(weights, value)
+        return output if isfinite(checked + self.sum_of_all(output)) else None
+
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
         # `take` copies a table whose axes are in another order than in memory: four times as long.
         order = np.argsort(np.negative(table.strides), stable=True)
@@ -101,7 +113,7 @@ class NumPy(Space):
 
     def sum_of_all(self, x: Array) -> Array:
         x = x.ravel(order="K")  # of any order in memory, without a copy
-        return np.vdot(x, x)
+        return x.dot(x)
 
     def is_finite(self, number: Array) -> bool:
         return isfinite(number)
