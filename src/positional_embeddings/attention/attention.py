@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import whole_span
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import keep
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Shape, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
     at_once,
@@ -358,13 +358,14 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
         return scores if rules.sinks is None else scores.with_sinks(rules.sinks), way
-    forms, form = (step._forms, key[2:]) if step is not None and key else (None, None)
-    before: _Form | None = (forms or {}).get(form)
-    found = None if before is None else before.in_step(rules, q, k, v)
-    if found is None:
-        found = scores_of({"q": q, "k": k, "v": v}, rules, options)
-        keep(forms, form, _Form(found._replace(sinks=None), (k.shape, v.shape)))
-    scores = found.with_seen_keys()
+    forms, form = (None, None) if step is None or key is None else step._forms(key)
+    before: Scores | None = (forms or {}).get(form)
+    if before is not None:
+        scores = _in_step(before, rules, q, k)
+    else:
+        scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
+        keep(forms, form, scores._replace(sinks=None))
+    scores = scores.with_seen_keys()
     way = choose(scores, q, k, v)
     if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)
@@ -372,24 +373,14 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
     return scores, way
 
 
-class _Form(NamedTuple):
-    """An attention in an earlier step of a cache, whose slots are positions."""
-
-    scores: Scores
-    shapes: tuple[Shape, Shape]  # of keys and values
-
-    def in_step(self, rules: Rules, q: Array, k: Array, v: Array) -> Scores | None:
-        """Return the scores of another step, None if more than the number of keys is another."""
-        scores, step = self.scores, rules.positions
-        space, seq = scores.space, scores.layout.seq
-        count = k.shape[seq : seq + 1]
-        if (k.shape, v.shape) != tuple([(*s[:seq], *count, *s[seq + 1 :]) for s in self.shapes]):
-            return None
-        at = step._places_of(q, k, seq, space)
-        at._check(scores.mask, space)
-        layout = scores.layout._replace(keys=whole_span(*count))
-        scores = scores._replace(layout=layout, offset=at.first or 0, seen=layout.keys)
-        return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
+def _in_step(scores: Scores, rules: Rules, q: Array, k: Array) -> Scores:
+    """Return scores of an earlier step, whose slots are positions, in that of the rules."""
+    seq = scores.layout.seq
+    at = rules.positions._places_of(q, k, seq, scores.space)
+    at._check(scores.mask, scores.space)
+    layout = scores.layout._replace(keys=whole_span(k.shape[seq]))
+    scores = scores._replace(layout=layout, offset=at.first or 0, seen=layout.keys)
+    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

@@ -614,14 +614,19 @@ class KVStep(_Value):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
 
-    @property
-    def _forms(self) -> dict[Any, Any] | None:
-        """What is known of attentions in steps of the cache, None if slots may be no positions."""
-        stored, on_host = self._cache._stored, self._on_host
-        is_ring = self._cache._slots.window is not None
-        if stored is None or on_host is None or on_host.first is None or is_ring or is_compiling():
-            return None
-        return stored.attentions
+    def _forms(self, call: tuple[Any, ...]) -> tuple[dict[Any, Any] | None, Any]:
+        """Return what is known of attentions in all steps, and the form of a call among these.
+
+        A call begins with the shapes of keys and values; in its form their number is left out.
+        Nothing is known where slots may be no positions.
+        """
+        cache, on_host, (k, v, *others) = self._cache, self._on_host, call
+        is_counted = on_host is not None and on_host.first is not None
+        if cache._stored is None or not is_counted or cache._slots.window or is_compiling():
+            return None, None
+        seq = 1 if cache.seq_axis is None else cache.seq_axis
+        form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
+        return cache._stored.attentions, form
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0: those of the buffers."""

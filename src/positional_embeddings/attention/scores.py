@@ -45,11 +45,6 @@ class Scores(NamedTuple):
         return self.mask is not None or self.bias is not None
 
     @property
-    def is_plain(self) -> bool:
-        """Return whether scores that no mask and no bias changes are the scaled products alone."""
-        return self.softcap is None and self.sinks is None and not self.with_lse
-
-    @property
     def has_reach(self) -> bool:
         """Return whether the mask says which keys the queries see."""
         # PyTorch would compile for each length anew, whose blocks differ.

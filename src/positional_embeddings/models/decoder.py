@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -505,23 +505,19 @@ class DecoderStep(WeightedLayer):
             if 0 <= at < rope.seq_len:  # its tables are at hand
                 heads: Any = axes.head_axis(4, *axes.of_four(rule))
                 fit = rope._fit(np.concat([q, k], axis=heads), None, at)
-                return _Known(partial(_rotated_together, fit.rotate, heads))
+                before, count = (slice(None),) * heads, q.shape[heads]
+                of_queries, of_keys = (*before, slice(count)), (*before, slice(count, None))
+
+                def rotate(q: Array, k: Array) -> tuple[Array, Array]:
+                    # Together: for one token each call of NumPy takes as long as its numbers.
+                    both = fit.rotate(np.concat([q, k], axis=heads))
+                    return both[of_queries], both[of_keys]
+
+                return _Known(rotate)
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
-        if is_whole:
-            of_queries, of_keys = tables._fit(q).rotate, tables._fit(k).rotate
-            return _Known(lambda q, k: (of_queries(q), of_keys(k)))
-        rotated = partial(rule._rotated, rotate=tables, space=space)
+        rotated: Any = tables if is_whole else partial(rule._rotated, rotate=tables, space=space)
         return _Known(lambda q, k: (rotated(q), rotated(k)))
-
-
-def _rotated_together(
-    rotate: Callable[[Array], Array], heads: int, q: Array, k: Array
-) -> tuple[Array, Array]:
-    """Rotate queries and keys of NumPy as one array: of a token, each call takes time."""
-    both = rotate(np.concat([q, k], axis=heads))
-    before, count = (slice(None),) * heads, q.shape[heads]
-    return both[(*before, slice(None, count))], both[(*before, slice(count, None))]
 
 
 class _Known(NamedTuple):
@@ -535,19 +531,13 @@ class _Known(NamedTuple):
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
     feature, seq = axes.of_four(layer)
-    sizes = (
+    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
+    lengths, shapes = {seq: count, of_batch: batch}, []
+    for heads, size in (
         (layer.num_heads, layer.head_size),
         (layer.num_kv_heads, layer.head_size),
         (layer.num_kv_heads, layer.value_size),
-    )
-    return [_shape(feature, seq, batch, count, *size) for size in sizes]
-
-
-@lru_cache(maxsize=256)
-def _shape(
-    feature: int, seq: int, batch: int, count: int, heads: int, size: int
-) -> tuple[int, ...]:
-    """Return the shape of an array with its features and its sequence on some axes."""
-    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-    lengths = {feature: size, seq: count, of_batch: batch, of_heads: heads}
-    return tuple([lengths[axis] for axis in range(4)])
+    ):
+        of_array: Any = lengths | {feature: size, of_heads: heads}
+        shapes.append(tuple([of_array[axis] for axis in range(4)]))
+    return shapes
