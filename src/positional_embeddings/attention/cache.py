@@ -536,8 +536,8 @@ class KVStep(_Value):
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
         moves = self._moves(buffer, new)
-        written: Any = buffer
-        joined: Any = None
+        written: Array = buffer
+        joined: Array = None
         space = moves.axes.space
         stored, after = self._cache._stored, self._after
         if stored is not None and after is not None and not space.is_compiling:
@@ -614,7 +614,7 @@ class KVStep(_Value):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
 
-    def _forms(self, call: tuple[Any, ...]) -> tuple[dict[Any, Any] | None, Any]:
+    def _forms(self, call: tuple[Any, ...]) -> tuple[dict[object, Any] | None, object]:
         """Return what is known of attentions in all steps, and the form of a call among these.
 
         A call begins with the shapes of keys and values; in its form their number is left out.

@@ -92,7 +92,7 @@ class Stored:
         # Axes of buffers that were checked, by their forms.
         self.axes: dict[Any, BufferAxes] = {}
         # What is known of attentions in steps whose slots are positions, by their forms.
-        self.attentions: dict[Any, Any] = {}
+        self.attentions: dict[object, Any] = {}
 
     def follow(self, buffer: Array, before: HostArray, after: HostArray, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where a step begins; move its end."""

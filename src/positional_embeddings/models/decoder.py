@@ -499,8 +499,8 @@ class DecoderStep(WeightedLayer):
         rope = rule.rope
         if rope is None:
             return _Known()
-        is_whole = rope.head_size == rule.head_size
-        if is_whole and form is not None and self.positions.size == 1:
+        is_token = form is not None and self.positions.size == 1
+        if is_token and rope.head_size == rule.head_size:
             at = self.positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
                 heads: Any = axes.head_axis(4, *axes.of_four(rule))
@@ -516,7 +516,7 @@ class DecoderStep(WeightedLayer):
                 return _Known(rotate)
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
-        rotated: Any = tables if is_whole else partial(rule._rotated, rotate=tables, space=space)
+        rotated = partial(rule._rotated, rotate=tables, space=space)
         return _Known(lambda q, k: (rotated(q), rotated(k)))
 
 
