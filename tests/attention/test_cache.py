@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import oracles
 from positional_embeddings import (
+    ALiBiBias,
     CausalMask,
     ChunkedMask,
     DilatedMask,
@@ -622,3 +624,44 @@ def test_slots_that_only_a_trace_knows_are_written_all_together():
         assert stored is buffer
         results.append(buffer)
     np.testing.assert_array_equal(*results)
+
+
+def test_later_steps_ask_anew_what_depends_on_them():
+    """What earlier steps of a form have found out serves others, but for the keys."""
+    rng, axes = np.random.default_rng(0), {"feature_axis": -1, "seq_axis": -2}
+    rules = [
+        {"mask": mask, "bias": bias, "sinks": sinks}
+        for mask in (None, CausalMask(), CausalMask() | SlidingWindowMask.of(2))
+        for bias in (None, ALiBiBias(4))
+        for sinks in (None, rng.standard_normal(4))
+    ]
+    cache = KVCache.empty(2, 12, **axes)
+    for count in (3, 1, 1, 2, 1):
+        cache, step = cache.step(count)
+        keys = step.key_positions.shape[1]
+        for rule, (heads, features) in product(rules, ((4, 5), (2, 5), (4, 3))):
+            q, k, v = (
+                rng.standard_normal((2, *shape))
+                for shape in ((4, count, 5), (heads, keys, 5), (heads, keys, features))
+            )
+            if rule["sinks"] is not None:
+                rule["sinks"] = rng.standard_normal(4)
+            options = {**rule, "enable_gqa": True, **axes}
+            got = scaled_dot_product_attention(q, k, v, positions=step, **options)
+            alone = scaled_dot_product_attention(q, k, v, positions=pickled(step), **options)
+            np.testing.assert_array_equal(got, alone)
+            for wrong in ((q, k[:, :, 1:], v[:, :, 1:]), (q, k, v[:, :, 1:])):
+                with pytest.raises(ValueError, match=r"as the step in|shape of `k` but for"):
+                    scaled_dot_product_attention(*wrong, positions=step, **options)
+
+
+def test_a_grid_ends_in_later_steps_too():
+    grid, x = NeighbourhoodMask((2, 2), 1), np.ones((4, 1, 1))
+    cache = KVCache.empty(1, 8)
+    for count in range(1, 6):
+        cache, step = cache.step(1)
+        keys = np.ones((4, count, 1))
+        if count <= 4:
+            scaled_dot_product_attention(x, keys, keys, mask=grid, positions=step)
+    with pytest.raises(ValueError, match="have a token for each query"):
+        scaled_dot_product_attention(x, keys, keys, mask=grid, positions=step)

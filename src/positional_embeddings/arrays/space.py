@@ -22,6 +22,9 @@ from positional_embeddings.arrays.namespace import (
 
 _NOTHING = nullcontext()
 
+# Less than the total of the weights of any keys; to 1 it adds nothing.
+TINY_WEIGHT = 2.0**-60
+
 
 class Loops(NamedTuple):
     """Control flow of a library that compiles, where a loop of Python would be unrolled."""
@@ -203,6 +206,22 @@ class Space:
     def matmul(self, rows: Array, table: Array) -> Array:
         """Return ``rows @ table``."""
         return rows @ table
+
+    def multiply(self, rows: Array, table: Array) -> Array:
+        """Return ``rows @ table``, in one product for query heads that share a key head."""
+        if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
+            return self.matmul(rows, table)
+        *others, groups, count, inner = rows.shape
+        merged = self.reshape(rows, (*others, groups * count, inner))
+        result = self.matmul(merged, table[..., 0, :, :])
+        return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
+
+    def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:  # noqa: ARG002
+        """Return what queries attend to that see all keys, None if that is not done faster here.
+
+        Nor if what comes is not finite.
+        """
+        return None
 
     def transpose(self, x: Array) -> Array:
         """Return an array with its last two axes exchanged."""

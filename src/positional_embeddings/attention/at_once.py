@@ -2,7 +2,7 @@
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention.scores import Scores, without_nonfinite
-from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
+from positional_embeddings.attention.softmax import products, softmax, weighted_sums
 
 
 def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
@@ -10,13 +10,8 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     space, queries, seen = scores.space, scores.layout.queries, scores.seen
     if seen is not scores.layout.keys:
         key, value = seen.take(key, -2, space), seen.take(value, -2, space)
-    if scores.mask is None and scores.bias is None:
-        logits = scores.from_products(products(query, key, space, scores.scale))
-        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
-        return weighted_sums(weights, value, space), lse
     mask = scores.mask_between(queries, seen) if scores.is_masked else None
-    bias = None if scores.bias is None else scores.bias_between(queries, seen)
-    return attend_seen(scores, query, key, value, mask, bias)
+    return attend_seen(scores, query, key, value, mask, scores.bias_between(queries, seen))
 
 
 def attend_seen(
@@ -29,19 +24,23 @@ def attend_seen(
     is cheaper; both are checked together, at one wait for a device.
     """
     space = scores.space
-    if space.is_readable(query) and not space.compiles_kernels:
+    if not scores.may_hide or (space.is_readable(query) and not space.compiles_kernels):
+        if scores.may_hide and mask is bias is scores.softcap is scores.sinks is None:
+            output = None if scores.with_lse else space.attend(query, key, value, scores.scale)
+            if output is not None:
+                return output, None
         logits = products(query, key, space, scores.scale)
-        checked = space.sum_of_all(logits)
+        checked = space.sum_of_all(logits) if scores.may_hide else 0.0
         to_add = None if bias is None else scores.bias_to_add(bias)
         logits = scores.from_products(logits, None, mask, to_add)
         weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         output = weighted_sums(weights, value, space)
-        if space.is_finite(checked + space.sum_of_all(output)):
+        if not scores.may_hide or space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     key, value, nonfinite = without_nonfinite(key, value, space)
     weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
-    return multiply(weights, value, space), lse
+    return space.multiply(weights, value), lse
 
 
 def weights(scores: Scores, query: Array, key: Array) -> Array:

@@ -5,6 +5,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.spans import whole_span
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
@@ -346,7 +347,8 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
     """Check a call, and return its scores and the way to compute.
 
     Calls of NumPy's arrays are known again by their form. Masks and biases are evaluated in each
-    call. Within a step of a cache, what those without arrays and functions give is kept.
+    call. Within a step of a cache, what those without arrays and functions give is kept, and from
+    step to step all that does not depend on the number of keys.
     """
     step = rules.positions if isinstance(rules.positions, KVStep) else None
     kept, key = _kept_calls if step is None else step._known, _key(q, k, v, rules, options)
@@ -356,12 +358,29 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
         return scores if rules.sinks is None else scores.with_sinks(rules.sinks), way
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+    forms, form = (None, None) if step is None or key is None else step._forms(key)
+    before: Scores | None = (forms or {}).get(form)
+    if before is not None:
+        scores = _in_step(before, rules, q, k)
+    else:
+        scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
+        keep(forms, form, scores._replace(sinks=None))
+    scores = scores.with_seen_keys()
     way = choose(scores, q, k, v)
     if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)
     keep(kept, key, (scores._replace(sinks=None), way))
     return scores, way
+
+
+def _in_step(scores: Scores, rules: Rules, q: Array, k: Array) -> Scores:
+    """Return scores of an earlier step, whose slots are positions, in that of the rules."""
+    seq = scores.layout.seq
+    at = rules.positions._places_of(q, k, seq, scores.space)
+    at._check(scores.mask, scores.space)
+    layout = scores.layout._replace(keys=whole_span(k.shape[seq]))
+    scores = scores._replace(layout=layout, offset=at.first or 0, seen=layout.keys)
+    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.calls import answered
@@ -21,6 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.arrays.quiet import is_compiling
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
@@ -534,9 +535,10 @@ class KVStep(_Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
-        moves, written = self._moves(buffer, new), cast("Any", buffer)
+        moves = self._moves(buffer, new)
+        written: Array = buffer
+        joined: Array = None
         space = moves.axes.space
-        joined: Any = None
         stored, after = self._cache._stored, self._after
         if stored is not None and after is not None and not space.is_compiling:
             stored.follow(buffer, self._cache.lengths, after, space)
@@ -612,6 +614,20 @@ class KVStep(_Value):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
 
+    def _forms(self, call: tuple[Any, ...]) -> tuple[dict[object, Any] | None, object]:
+        """Return what is known of attentions in all steps, and the form of a call among these.
+
+        A call begins with the shapes of keys and values; in its form their number is left out.
+        Nothing is known where slots may be no positions.
+        """
+        cache, on_host, (k, v, *others) = self._cache, self._on_host, call
+        is_counted = on_host is not None and on_host.first is not None
+        if cache._stored is None or not is_counted or cache._slots.window or is_compiling():
+            return None, None
+        seq = 1 if cache.seq_axis is None else cache.seq_axis
+        form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
+        return cache._stored.attentions, form
+
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0: those of the buffers."""
         cache = self._cache
@@ -672,7 +688,7 @@ def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
     It is NumPy if the host can read all of them, else their library, which traces.
     """
     if all(isinstance(x, np.ndarray) or space.is_readable(x) for x in arrays):
-        on_host = (x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays)
+        on_host = [x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays]
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": space.integer, "device": space.device}
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]

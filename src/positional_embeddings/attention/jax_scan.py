@@ -11,7 +11,7 @@ from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.attention.blocks import Inputs, inputs_of
 from positional_embeddings.attention.scores import Scores
-from positional_embeddings.attention.softmax import OnlineSoftmax, multiply, products
+from positional_embeddings.attention.softmax import OnlineSoftmax, products
 
 # Few enough for any device, whose memory a trace does not know.
 MOST_SCORES_OF_A_BLOCK = 2**22
@@ -108,7 +108,7 @@ def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
     space = inputs.scores.space
     xp = space.xp
     product = products(query[..., :1], inputs.key[..., :1, :1], space)
-    weighted = multiply(product, inputs.value[..., :1, :], space)
+    weighted = space.multiply(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
     both = weighted, product
     sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)

@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     # Lengths that the last of them is split into: of key heads and the query heads that share
     # each, of heads and sequences, or of all three.
     split: tuple[int, ...] | None
-    is_in_order: bool  # whether arrays have the axes (..., sequence, feature) as they are
+    is_in_order: bool  # whether arrays have the axes (..., sequence, feature) before any split
     scores_per_key: Any  # NaN if a lazy library does not know a length
     default_scale: float
     is_merged: bool = False  # whether the axis that is split holds sequences, too
@@ -48,9 +48,10 @@ class Layout(NamedTuple):
 
     def rows(self, arrays: tuple[Array, ...], space: Space) -> tuple[Array, ...]:
         """Return queries, keys and values as (..., sequence, feature)."""
-        if self.is_in_order:
+        if self.is_in_order and self.split is None:
             return arrays
-        return tuple(self._to_rows(array, (self.seq, self.feature), space) for array in arrays)
+        last = self.seq, self.feature
+        return tuple([self._to_rows(array, last, space) for array in arrays])
 
     def restored(
         self, rows: Array, dtype: Dtype, space: Space, last: tuple[int, int] | None = None
@@ -59,11 +60,11 @@ class Layout(NamedTuple):
 
         Weights are on other axes than queries and features, the `last` two of the rows.
         """
+        if self.split is not None:
+            lengths = [self.shape[axis] for axis in self.row_axes]
+            rows = space.reshape(rows, (*lengths, *rows.shape[-2:]))
         if not self.is_in_order:
             order = (*self.row_axes, *(last or (self.seq, self.feature)))
-            if self.split is not None:
-                lengths = (self.shape[axis] for axis in self.row_axes)
-                rows = space.reshape(rows, (*lengths, *rows.shape[-2:]))
             rows = space.xp.permute_dims(rows, tuple(map(order.index, range(len(order)))))
         return space.astype(rows, dtype)
 
@@ -74,16 +75,16 @@ class Layout(NamedTuple):
 
     def _to_rows(self, array: Array, last: tuple[int, int], space: Space) -> Array:
         """Move two axes last, and split the axis before them."""
-        if self.is_in_order:
-            return array
-        array = space.xp.permute_dims(array, (*self.row_axes, *last))
+        if not self.is_in_order:
+            array = space.xp.permute_dims(array, (*self.row_axes, *last))
         if self.split is None:
             return array
         *others, count, n, m = array.shape
         axis, split = len(others), self._split_of(count)
-        inner = prod(split[1:])
-        if count > 0 and space.is_chunked and any(k % inner for k in space.chunks(array)[axis]):
-            array = space.rechunk(array, {axis: (count,)})  # else a part would be cut in two
+        if space.is_chunked and count > 0:
+            inner = prod(split[1:])
+            if any(k % inner for k in space.chunks(array)[axis]):
+                array = space.rechunk(array, {axis: (count,)})  # else a part would be cut in two
         return space.reshape(array, (*others, *split, n, m))
 
     def _split_of(self, count: int) -> tuple[int, ...]:
@@ -240,7 +241,7 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: Lay
         if key_heads is not None:
             batch = split[1] if counts else key.sequences
             split = _heads_of_keys_and_batch(key_heads, n, batch, axis)
-        return layout._replace(split=split, is_merged=True, is_in_order=False)
+        return layout._replace(split=split, is_merged=True)
     if is_one and "mask" in counts and (len(counts) > 1 or key_heads is not None):
         what = "not be for several sequences, where `q` has one axis for sequences or heads"
         raise wrong_value("mask", what, counts["mask"])
@@ -248,7 +249,7 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: Lay
         return layout
     others = tuple(axis for axis in row_axes if axis != heads)
     split = key_heads, layout.shape[heads] // key_heads
-    return layout._replace(row_axes=(*others, heads), split=split, is_in_order=False)
+    return layout._replace(row_axes=(*others, heads), split=split)
 
 
 def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, int]:

@@ -84,12 +84,12 @@ class Scores(NamedTuple):
 
         These are the mask and the bias of all queries and the keys that are seen.
         """
-        mask, bias, pairs = self.mask, self.bias, (self.layout.queries, self.seen)
+        arrays, pairs = {}, (self.layout.queries, self.seen)
         if self.is_masked:
-            mask = self.mask_between(*pairs)
+            arrays["mask"] = self.mask_between(*pairs)
         if rules.bias is not None and rules.bias._is_fixed:
-            bias = self.bias_between(*pairs)
-        return self._replace(mask=mask, bias=bias)
+            arrays["bias"] = self.bias_between(*pairs)
+        return self._replace(**arrays) if arrays else self
 
     def mask_between(self, queries: Span, keys: Span) -> Array:
         """Return the mask, (..., query, key), or None."""

@@ -42,6 +42,9 @@ class Slots(NamedTuple):
 
         As (slot, position, count) of neighbours, without positions that the ring has forgotten.
         """
+        if length <= self.capacity:  # each is in the slot of its number
+            yield first, first, stop - first
+            return
         oldest = length - self.ring
         at_first_slot = length - 1 - (length - 1 - self.sinks) % self.ring
         inner = {p for p in (self.sinks, oldest, at_first_slot) if first < p < stop}
@@ -96,8 +99,8 @@ class NewTokens(NamedTuple):
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
-        if self.first_index is not None:
-            return self._count(self.first_index + self.positions.shape[1])
+        if (first := self.first_index) is not None:
+            return self._count(first + self.positions.shape[1])
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
         if self.longest is not None and self.space.can_write:  # without empty slots at the end

@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
-
-# Less than the total of the weights of any keys; to 1 it adds nothing.
-_TINY = 2.0**-60
+from positional_embeddings.arrays.space import TINY_WEIGHT, Space
 
 # Numbers of half precision that are converted at a time: they stay in a core's cache
 # (`benchmarks/bench.py --only "decoding step"`).
@@ -25,7 +22,7 @@ def products(query: Array, key: Array, space: Space, scale: float | None = None)
     if scale is not None:
         query = space.astype(query, space.dtype) * scale
     if key.dtype == space.dtype:
-        return multiply(query, space.transpose(key), space)
+        return space.multiply(query, space.transpose(key))
     parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
     of_parts = [products(query, space.astype(part, space.dtype), space) for part in parts]
     return of_parts[0] if len(of_parts) == 1 else space.xp.concat(of_parts, axis=-1)
@@ -34,9 +31,9 @@ def products(query: Array, key: Array, space: Space, scale: float | None = None)
 def weighted_sums(weights: Array, value: Array, space: Space) -> Array:
     """Return the sums of values of any real dtype that have these weights."""
     if value.dtype == space.dtype:
-        return multiply(weights, value, space)
+        return space.multiply(weights, value)
     parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
-    sums = (multiply(weights[..., at], space.astype(x, space.dtype), space) for at, x in parts)
+    sums = (space.multiply(weights[..., at], space.astype(x, space.dtype)) for at, x in parts)
     return reduce(add, sums)
 
 
@@ -46,16 +43,6 @@ def _parts_to_convert(array: Array, space: Space) -> list[slice]:
         return [slice(None)]
     size = array.shape[-2]
     return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
-
-
-def multiply(rows: Array, table: Array, space: Space) -> Array:
-    """Return ``rows @ table``, in one product for query heads that share a key head."""
-    if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
-        return space.matmul(rows, table)
-    *others, groups, count, inner = rows.shape
-    merged = space.reshape(rows, (*others, groups * count, inner))
-    result = space.matmul(merged, table[..., 0, :, :])
-    return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
 
 def softmax(
@@ -76,7 +63,7 @@ def softmax(
         highest = xp.maximum(highest, _finite(sinks, space))
     weights = into(xp.exp, into(xp.subtract, scores, highest))
     # The maximum has a weight of 1, unless no key is seen.
-    total = space.total(weights, _TINY)
+    total = space.total(weights, TINY_WEIGHT)
     if sinks is not None:
         total = total + xp.exp(sinks - highest)
     lse = log_sum_exp(highest, total, space) if with_lse else None
@@ -86,7 +73,7 @@ def softmax(
 
 def log_sum_exp(highest: Array, total: Array, space: Space) -> Array:
     """Return the logarithm of a sum of exponentials relative to the highest one."""
-    xp, is_none = space.xp, total <= _TINY
+    xp, is_none = space.xp, total <= TINY_WEIGHT
     lse = highest + xp.log(xp.where(is_none, 1.0, total))
     return xp.where(is_none, -float("inf"), lse)
 
@@ -136,7 +123,7 @@ class OnlineSoftmax(NamedTuple):
             decay = xp.exp(self.running_max - running_max)
             old_sums, old_total = old_sums * decay, old_total * decay
             weights = space.into(xp.exp, space.into(xp.subtract, scores, running_max))
-        sums = space.into(xp.add, multiply(weights, values, space), old_sums)
+        sums = space.into(xp.add, space.multiply(weights, values), old_sums)
         return OnlineSoftmax(sums, old_total + space.total(weights), running_max)
 
     def of_queries(self, at: slice) -> "OnlineSoftmax":
@@ -147,7 +134,7 @@ class OnlineSoftmax(NamedTuple):
 
     def means(self, space: Space) -> Array:
         """Return the weighted means of the values, zeros if every key was hidden."""
-        return self.sums / space.clip(self.total, _TINY)
+        return self.sums / space.clip(self.total, TINY_WEIGHT)
 
     def means_and_lse(self, space: Space) -> Array:
         """Return the means, and after them the logarithm of the sum of exponentials."""

@@ -41,8 +41,9 @@ class BufferAxes(NamedTuple):
 
     def part(self, start: int, count: int, row: int = 0, rows: int = 1) -> Index:
         """Return the index of some slots or tokens, of one of the rows."""
-        slices = {self.batch: slice(row, None, rows), self.seq: slice(start, start + count)}
-        return tuple([slices.get(axis, slice(None)) for axis in range(self.ndim)])
+        index = [slice(None)] * self.ndim
+        index[self.batch], index[self.seq] = slice(row, None, rows), slice(start, start + count)
+        return tuple(index)
 
     def take(self, array: Array, source: Array, *, may_lack: bool) -> Array:
         """Return slots and tokens of an array at the indices `source`, (batch or 1, slot).
@@ -90,6 +91,8 @@ class Stored:
         self._ends: dict[Any, tuple[ref[Any], list[HostArray | None]]] = {}
         # Axes of buffers that were checked, by their forms.
         self.axes: dict[Any, BufferAxes] = {}
+        # What is known of attentions in steps whose slots are positions, by their forms.
+        self.attentions: dict[object, Any] = {}
 
     def follow(self, buffer: Array, before: HostArray, after: HostArray, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where a step begins; move its end."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -250,7 +250,7 @@ class DecoderCache(WeightedLayer):
         step = object.__new__(DecoderStep)
         checks.set_fields(
             step,
-            positions=frozen_integers(positions),
+            positions=positions if positions is counted else frozen_integers(positions),
             _cache=following,
             _steps=tuple([one for _, one in pairs]),
             _known={},
@@ -462,7 +462,7 @@ class DecoderStep(WeightedLayer):
         if type(q) is type(k) is type(v) is np.ndarray:
             form = id(rule), call_key(q, None), call_key(k, None), v.shape, v.dtype
         known = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
-        q, k = known.rotate_queries(q), known.rotate_keys(k)
+        q, k = known.rotate(q, k)
         keys, seen_keys = step.store(keys, k)
         values, seen_values = step.store(values, v)
         cache.buffers[number] = keys, values
@@ -499,47 +499,45 @@ class DecoderStep(WeightedLayer):
         rope = rule.rope
         if rope is None:
             return _Known()
-        is_whole = rope.head_size == rule.head_size
-        if is_whole and form is not None and self.positions.size == 1:
+        is_token = form is not None and self.positions.size == 1
+        if is_token and rope.head_size == rule.head_size:
             at = self.positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
-                return _Known(rope._fit(q, None, at).rotate, rope._fit(k, None, at).rotate)
+                heads: Any = axes.head_axis(4, *axes.of_four(rule))
+                fit = rope._fit(np.concat([q, k], axis=heads), None, at)
+                before, count = (slice(None),) * heads, q.shape[heads]
+                of_queries, of_keys = (*before, slice(count)), (*before, slice(count, None))
+
+                def rotate(q: Array, k: Array) -> tuple[Array, Array]:
+                    # Together: for one token each call of NumPy takes as long as its numbers.
+                    both = fit.rotate(np.concat([q, k], axis=heads))
+                    return both[of_queries], both[of_keys]
+
+                return _Known(rotate)
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
-        if is_whole:
-            return _Known(tables._fit(q).rotate, tables._fit(k).rotate)
-        rotate = partial(rule._rotated, rotate=tables, space=space)
-        return _Known(rotate, rotate)
-
-
-def _as_it_is(x: Array) -> Array:
-    return x
+        rotated = partial(rule._rotated, rotate=tables, space=space)
+        return _Known(lambda q, k: (rotated(q), rotated(k)))
 
 
 class _Known(NamedTuple):
     """What is known of tokens of one form in a layer."""
 
-    rotate_queries: Callable[[Array], Array] = _as_it_is
-    rotate_keys: Callable[[Array], Array] = _as_it_is
+    # From queries and keys to both as they are stored.
+    rotate: Callable[[Array, Array], tuple[Array, Array]] = lambda q, k: (q, k)
     attention: Prepared | None = None
 
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
     feature, seq = axes.of_four(layer)
-    sizes = (
+    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
+    lengths, shapes = {seq: count, of_batch: batch}, []
+    for heads, size in (
         (layer.num_heads, layer.head_size),
         (layer.num_kv_heads, layer.head_size),
         (layer.num_kv_heads, layer.value_size),
-    )
-    return [_shape(feature, seq, batch, count, *size) for size in sizes]
-
-
-@lru_cache(maxsize=256)
-def _shape(
-    feature: int, seq: int, batch: int, count: int, heads: int, size: int
-) -> tuple[int, ...]:
-    """Return the shape of an array with its features and its sequence on some axes."""
-    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-    lengths = {feature: size, seq: count, of_batch: batch, of_heads: heads}
-    return tuple([lengths[axis] for axis in range(4)])
+    ):
+        of_array: Any = lengths | {feature: size, of_heads: heads}
+        shapes.append(tuple([of_array[axis] for axis in range(4)]))
+    return shapes
