@@ -7,7 +7,7 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space
 from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
@@ -126,7 +126,7 @@ class ALiBiBias(bias.Bias):
         which the mask hides, get a positive bias. Otherwise minus slope times the
         distance, the same on both sides.
     slopes : sequence of float, optional
-        The slope of each head, finite; those of `alibi_slopes` if None.
+        The slope of each head, finite; `alibi_slopes(num_heads)` if None.
 
     Raises
     ------
@@ -169,7 +169,9 @@ class ALiBiBias(bias.Bias):
             raise wrong_type("slopes", "be a list or tuple of numbers", shown(slopes))
         count = checks.feature_count("len(slopes)", len(numbers))
         if self.num_heads not in (None, count):
-            raise wrong_value("slopes", f"have {self.num_heads} numbers (`num_heads`)", count)
+            raise wrong_value(
+                "slopes", f"have {counted(self.num_heads, 'number')} (`num_heads`)", count
+            )
         slopes = tuple([checks.finite_number(f"slopes[{i}]", x) for i, x in enumerate(numbers)])
         checks.set_fields(self, num_heads=count, slopes=slopes)
 
@@ -190,6 +192,6 @@ def _slopes(num_heads: int) -> tuple[float, ...]:
 
 
 def _signed(slopes: int | tuple[float, ...], sign: int) -> tuple[float, ...]:
-    """Return slopes, or those of a number of heads, with a sign."""
+    """Return slopes, or the slopes of a number of heads, with a sign."""
     numbers = _slopes(slopes) if isinstance(slopes, int) else slopes
     return tuple([sign * slope for slope in numbers])

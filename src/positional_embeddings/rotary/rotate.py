@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
-from positional_embeddings.arrays.errors import type_name, wrong_value
+from positional_embeddings.arrays.errors import counted, type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.kept import call_key, keep
@@ -198,7 +198,7 @@ def _align_table(
     elif lacking > 0 and shape and axis == len(target) - 1:
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
     pairs = target[axis]
-    meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
+    meaning = f"as `x`, with one number for each of {counted(pairs, 'pair')} on axis {axis}"
     checks.broadcasts(name, aligned, target, meaning, shape)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
@@ -225,7 +225,7 @@ HOST_BLOCK_PAIRS = 2**14
 ACCELERATOR_BLOCK_PAIRS = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 MOST_DOUBLED_NUMBERS = 2**16
-# The size from which on a result is written past the caches, which do not hold it beside `x`.
+# From this size on a result is written past the caches, which cannot hold both it and `x`.
 STREAMED_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
