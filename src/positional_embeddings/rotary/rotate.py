@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
-from positional_embeddings.arrays.errors import counted, type_name, wrong_value
+from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.kept import call_key, keep
@@ -198,7 +198,7 @@ def _align_table(
     elif lacking > 0 and shape and axis == len(target) - 1:
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
     pairs = target[axis]
-    meaning = f"as `x`, with one number for each of {counted(pairs, 'pair')} on axis {axis}"
+    meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
     checks.broadcasts(name, aligned, target, meaning, shape)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
