@@ -201,9 +201,8 @@ def positions_of(
     feature, seq = axes.feature_and_seq_axis(*options, q, "q")
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
-            what = (
-                f"be given for {counted(k.shape[seq], 'key')} of {counted(q.shape[seq], 'query')}"
-            )
+            of_queries = f"of {counted(q.shape[seq], 'query')}"
+            what = f"be given for {counted(k.shape[seq], 'key')} {of_queries}"
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)

@@ -7,7 +7,7 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space
 from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
@@ -169,9 +169,7 @@ class ALiBiBias(bias.Bias):
             raise wrong_type("slopes", "be a list or tuple of numbers", shown(slopes))
         count = checks.feature_count("len(slopes)", len(numbers))
         if self.num_heads not in (None, count):
-            raise wrong_value(
-                "slopes", f"have {counted(self.num_heads, 'number')} (`num_heads`)", count
-            )
+            raise wrong_value("slopes", f"have {self.num_heads} numbers (`num_heads`)", count)
         slopes = tuple([checks.finite_number(f"slopes[{i}]", x) for i, x in enumerate(numbers)])
         checks.set_fields(self, num_heads=count, slopes=slopes)
 

@@ -362,9 +362,8 @@ class NeighbourhoodMask(Mask):
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
-            raise wrong_value(
-                "window", f"have {counted(len(shape), 'number')}, as `shape` has", window
-            )
+            what = f"have {counted(len(shape), 'number')}, as `shape` has"
+            raise wrong_value("window", what, window)
         else:
             window = checks.several("window", window, checks.non_negative_integer)
         checks.set_fields(self, shape=shape, window=window)

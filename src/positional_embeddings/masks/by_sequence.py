@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import counted, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
@@ -306,8 +306,7 @@ class SegmentMask(Mask):
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
-            keys = counted(k_len, "key")
-            what = f"have shape (key,) or (key, batch), with a document for each of {keys}"
+            what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
 
     def _batch(self) -> int | None:

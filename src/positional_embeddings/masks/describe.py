@@ -119,10 +119,9 @@ def describe_mask(
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
+    size = f"{counted(shape[0], 'query')}, {counted(shape[1], 'key')}"
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
-    lines.append(
-        f"# attends   . masked   ({counted(shape[0], 'query')}, {counted(shape[1], 'key')}{which})"
-    )
+    lines.append(f"# attends   . masked   ({size}{which})")
     return "\n".join(line.rstrip() for line in lines)
 
 

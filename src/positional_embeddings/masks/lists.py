@@ -229,10 +229,8 @@ class ListMask(Mask):
         if checks.known_to_differ(self._count, n):
             is_turned = self.indptr is None and self.indices.shape[1] == n
             hint = " Pass indices.T if it is (m, query)." if is_turned else ""
-            came = counted(self._count, "list")
-            raise wrong_value(
-                "indices", f"have a list for each of {counted(n, 'query')}", came, hint
-            )
+            what = f"have a list for each of {counted(n, 'query')}"
+            raise wrong_value("indices", what, counted(self._count, "list"), hint)
         if largest is not None and largest >= k_len:
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models.facts import OWN_KEYS, Attention, facts_of, layer_types
 from positional_embeddings.rotary.layouts import Layout
@@ -232,8 +232,7 @@ class Model:
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
         entries, count = min(len(types), len(flags)), count or len(types)
         if entries < count:
-            needed = counted(count, "entry")
-            message = f"the lists of layers must have {needed}, one a layer, got {entries}."
+            message = f"the lists of layers must have {count} entries, one a layer, got {entries}."
             raise ValueError(message)
         own = self._own()
         own_bases = dict(enumerate(bases)) if self.facts.own_bases else {}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.quiet import as_caller
@@ -346,9 +346,7 @@ class LongRoPEScaling(checks.CheckedLayer):
         name = "long_factor" if seq_len > self.original_max_position else "short_factor"
         divisors = np.asarray(getattr(self, name), dtype=np.float64)
         if len(divisors) != dim // 2:
-            raise wrong_value(
-                name, f"have {counted(dim // 2, 'number')}, half of `dim`", len(divisors)
-            )
+            raise wrong_value(name, f"have {dim // 2} numbers, half of `dim`", len(divisors))
         return frequencies / divisors, self._attention_factor(seq_len)
 
     def _attention_factor(self, seq_len: int) -> float:
