@@ -40,6 +40,8 @@ SEARCHES = {
     "coming from Julia": "coming_from/julia",
     "julia": "coming_from/julia",
     "kv cache": "guide/decoding",
+    "nearest neighbours": "guide/neighbours",
+    "neighbours within a radius": "guide/neighbours",
 }
 
 

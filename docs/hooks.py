@@ -1,5 +1,6 @@
 """What the site does beyond its extensions: escapes, links of names, breaks, the explorer."""
 
+import html
 import re
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from positional_embeddings import plotting, sklearn
 
 EXPLORER = Path(__file__).parent / "explorer"
 LONGEST_WORD = 24  # characters of code in a table that stay in one line
+PHONE_BREAK = '<wbr class="phone">'
 NAMES = {
     name: f"{module.__name__}.{name}"
     for module in (positional_embeddings.xarray, sklearn, plotting, positional_embeddings)
@@ -41,18 +43,22 @@ def link_names(app: Any, page: nodes.document) -> None:
             literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), **where))
 
 
-def break_calls(_app: Any, page: nodes.document) -> None:
-    """Let a line of a table break in a long call: after a dot (not in `F.`), a bracket, or `=`."""
-    for entry in page.findall(nodes.entry):
-        for text in [t for code in entry.findall(nodes.literal) for t in code.findall(nodes.Text)]:
-            parts = re.findall(r".{2,}?[.(=]|.+$", text.astext())
-            if max(map(len, text.split()), default=0) > LONGEST_WORD and len(parts) > 1:
-                broken = [
-                    node
-                    for part in parts
-                    for node in (nodes.Text(part), nodes.raw("", "<wbr>", format="html"))
-                ]
-                text.parent.replace(text, broken[:-1])
+def break_code(_app: Any, _name: str, _template: str, context: dict[str, Any], _page: Any) -> None:
+    """Let code in tables break in the finished page, whose words a search has found whole."""
+    code = re.compile(r'(?<=<span class="pre">)[^<]+')
+    context["body"] = re.sub(
+        r"<td.*?</td>",
+        lambda cell: code.sub(_with_breaks, cell[0]),
+        context.get("body", ""),
+        flags=re.DOTALL,
+    )
+
+
+def _with_breaks(code: re.Match[str]) -> str:
+    """Break a long word after a dot (not in `F.`), a bracket or `=`; on phones in names, too."""
+    parts = re.findall(r".{2,}?[.(=]|.+$", code[0])
+    wide = "<wbr>" if len(html.unescape(code[0])) > LONGEST_WORD else PHONE_BREAK
+    return wide.join(re.sub(r"(?<=\w_)(?=\w)|(?<=[a-z])(?=[A-Z])", PHONE_BREAK, p) for p in parts)
 
 
 def copy_explorer(app: Any, _error: Exception | None) -> None:
@@ -67,7 +73,7 @@ def setup(app: Any) -> None:
     """Read docstrings after numpydoc has, and add the explorer where it is."""
     app.connect("autodoc-process-docstring", escape_shapes, priority=600)
     app.connect("doctree-read", link_names)
-    app.connect("doctree-read", break_calls, priority=600)
+    app.connect("html-page-context", break_code)
     app.connect("build-finished", copy_explorer)
     if EXPLORER.exists():
         app.tags.add("explorer")

@@ -242,7 +242,8 @@ def pytest_terminal_summary(
     for library, names in sorted(left_out.items()):
         modules = [Path(name).name for name in names if "::" not in name]
         tests = len(names) - len(modules)
-        texts.append(f"{library} ({', '.join([f'{tests} tests'] * bool(tests) + modules)})")
+        counts = [f"{tests} test" + "s" * (tests > 1)] * bool(tests)
+        texts.append(f"{library} ({', '.join(counts + modules)})")
     if texts:
         line = f"Left out, since they are not installed: {', '.join(texts)}"
         terminalreporter.write_line(line + f"; and {long} long tests ({LONG})" * bool(long))

@@ -659,7 +659,7 @@ MASKS = [
         error="`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
     ),
     Mistake(
-        "an array `(query, key, batch)` beside `(batch, heads, seq, head)`",
+        "an array `(query, key, batch)` for `q` of `(batch, heads, seq, head)`",
         lambda: attend(Q, K, V, mask=pe.create_causal_mask(TOKENS)),
         CAUSAL,
         "the value itself, or `to_attend` for others",
@@ -1218,7 +1218,7 @@ ROTARY = [
         error="`positions` must have shape (seq,) = (1,)",
     ),
     Mistake(
-        "`offset` beside `positions`",
+        "`offset` with `positions`",
         lambda: rope()(Q[:, :, 5:], positions=np.asarray([0]), offset=5),
         lambda: turned(Q[:, :, 5:], [5]),
         "one of both",
@@ -1477,7 +1477,7 @@ SCALES_BIASES_AND_SINKS = [
         error="`bias` must be for 4 heads, as axis 1 of `q` has, got 8",
     ),
     Mistake(
-        "an array `(query, key, heads)` beside `(batch, heads, seq, head)`",
+        "an array `(query, key, heads)` for `q` of `(batch, heads, seq, head)`",
         lambda: attend(Q, K, V, mask=CausalMask(), bias=ALiBiBias(HEADS)(TOKENS)),
         ALIBI,
         "the value itself",
@@ -1652,7 +1652,7 @@ CACHES = [
         error="`tokens` must have shape (2, seq), got (6, 2)",
     ),
     Mistake(
-        "a `PaddingMask` beside a step",
+        "a `PaddingMask` with a step",
         lambda: beside_a_step(ATTENTION_MASK, mask=CausalMask() | PaddingMask(LENGTHS)),
         both_padded,
         "`mask=CausalMask()`",
@@ -1660,7 +1660,7 @@ CACHES = [
         error="`mask` must have no PaddingMask",
     ),
     Mistake(
-        "an `offset` beside a step",
+        "an `offset` with a step",
         lambda: beside_a_step(ATTENTION_MASK, mask=CausalMask(), offset=0),
         both_padded,
         "no `offset`",
@@ -1668,7 +1668,7 @@ CACHES = [
         error="`offset` must be left out where `positions` are given",
     ),
     Mistake(
-        "an array as `mask` beside a step with padding",
+        "an array as `mask` with a step with padding",
         lambda: beside_a_step(ATTENTION_MASK, mask=~np.tri(TOKENS, dtype=bool)),
         both_padded,
         "`mask=CausalMask()`",
@@ -1676,7 +1676,7 @@ CACHES = [
         error="Pass one that knows positions, such as FunctionMask(function).",
     ),
     Mistake(
-        "a bare function as `mask` beside a step",
+        "a bare function as `mask` with a step",
         lambda: beside_a_step(ATTENTION_MASK, mask=lambda i, j: j > i),
         both_padded,
         "`FunctionMask(function)`",
@@ -1684,7 +1684,7 @@ CACHES = [
         error="Pass FunctionMask(mask), whose function gets positions.",
     ),
     Mistake(
-        "a bare function as `bias` beside a step",
+        "a bare function as `bias` with a step",
         lambda: beside_a_step(4, bias=lambda i, j: -0.5 * (i - j)),
         PROMPT_BY_DISTANCE,
         "`FunctionBias(function)`",
@@ -1712,7 +1712,7 @@ CACHES = [
         FIFTH,
         "`positions=step`",
         prompt_and_token,
-        error="`key_positions` must be given for 5 keys of 1 queries",
+        error="`key_positions` must be given for 5 keys of 1 query",
     ),
     Mistake(
         "`rope(q, positions=step)`",
@@ -1740,7 +1740,7 @@ CACHES = [
         FIFTH,
         "`KVCache.empty(batch, capacity)`",
         prompt_and_token,
-        error="`buffer` must have 1 sequences on axis 0",
+        error="`buffer` must have 1 sequence on axis 0",
     ),
     Mistake(
         "buffers of another dtype than the keys",
@@ -1946,7 +1946,7 @@ ARRAYS = [
         lambda: oracles.multi_head(X.T, multi_head_layer(transposed=True), None),
         "`kernel.T`",
         lambda: multi_head(transposed=True),
-        unknown=("RoPEMultiHeadAttention", "the transposed kernels of Flax and Keras"),
+        unknown=("RoPEMultiHeadAttention", "kernels of Flax and Keras have to be transposed"),
     ),
     Mistake(
         "queries of PyTorch and keys of NumPy",
@@ -2006,7 +2006,7 @@ LAYERS_OF_MODELS = [
         lambda: np.full((3, 1, 1), 3 + 2 + 2),  # of the text, and the longer side of the image
     ),
     Mistake(
-        "a `window` beside a mask that shows more keys",
+        "a `window` with a mask that shows more keys",
         lambda: pe.AttentionLayer(HEADS, SIZE, mask=CausalMask(), window=4, **AXES)(Q, K, V),
         WINDOW,
         "`mask=SlidingWindowMask.of(4)`",

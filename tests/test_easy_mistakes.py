@@ -218,7 +218,7 @@ def test_a_cache_with_room_needs_no_offset():
     with pytest.raises(TypeError, match="`positions` must be given with `key_positions`"):
         scaled_dot_product_attention(Q, K, V, key_positions=step.key_positions, **AXES)
     _, step = cache.step(1)
-    with pytest.raises(TypeError, match="`key_positions` must be given for 9 keys of 1 queries"):
+    with pytest.raises(TypeError, match="`key_positions` must be given for 9 keys of 1 query"):
         scaled_dot_product_attention(Q[:, :, :1], K, V, positions=step.positions, **AXES)
 
 

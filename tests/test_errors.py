@@ -40,7 +40,7 @@ TYPE_ERRORS = {
     "plotting.plot_wavelengths(3)": "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int.",
     'plotting.plot_wavelengths({"a": 3})': "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int at 'a'.",
     "plotting.plot_similarity(ones((2, 1)), coordinates=(ones(1), ones(1)))": "`reference` must be given for a map, got None.",
-    "plotting.plot_similarity(ones((2, 1)), coordinates=(ones(1),), reference=0)": "`coordinates` must be an array, or the pair of latitudes and longitudes, got 1 things.",
+    "plotting.plot_similarity(ones((2, 1)), coordinates=(ones(1),), reference=0)": "`coordinates` must be an array, or the pair of latitudes and longitudes, got 1 thing.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {

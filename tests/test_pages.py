@@ -202,9 +202,10 @@ def test_numbers_of_rotations_in_the_readme():
             copies = [float(cell.rstrip("*")) for cell in cells[:6]]
             worst[name] = max(copies[:3]), max(copies[3:])
     one, two = worst["this library, fused"]
-    assert f"takes at most {one:.1f} copies of the array on one thread and {two:.1f} on two" in said
+    this = "times as long as a copy of the array on one thread and {:.1f} times on two"
+    assert f"takes at most {one:.1f} {this}".format(two) in said
     onnx, compiled, jax = (worst[name] for name in ("ONNX Runtime", "torch.compile", "JAX jit"))
-    assert "ONNX Runtime at worst {:.1f} and {:.1f}".format(*onnx) in said
+    assert "ONNX Runtime takes at worst {:.1f} and {:.1f} times as long".format(*onnx) in said
     assert "torch.compile {:.0f} and {:.0f}, JAX {:.0f} and {:.0f}".format(*compiled, *jax) in said
 
 

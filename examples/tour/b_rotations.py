@@ -7,8 +7,9 @@ the position. The score of a query and a key then depends on their distance alon
 """
 
 # %%
-# A ``RoPE`` holds no array of any library: its tables follow each array that it rotates. Name
-# the axes of the features and of the sequence; no axis is guessed from a length.
+# A ``RoPE`` for heads of 64 features and up to 4,096 positions. It rotates arrays of any library.
+# Name the axes of the features and of the sequence; no axis is guessed from a length. The scores
+# of 100 queries and keys are the same at the positions from 0 on and from 1,000 on:
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,8 +25,9 @@ far = rope(q, offset=1000) @ rope(k, offset=1000).swapaxes(-1, -2)
 print(np.abs(near - far).max() < 1e-10)
 
 # %%
-# Each pair has a wavelength: the first turns once in six positions, the last once in 50,000.
-# The scores of two equal vectors fall with their distance.
+# Each pair of features has a wavelength: the first pair turns once in six positions, the last one
+# once in 47,000. The score of a query and a key that are the same vector falls with their
+# distance.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
 plot_wavelengths({"base 10,000": rope}, ax=left)
@@ -34,9 +36,10 @@ plot_rope_decay({"base 10,000": rope}, max_distance=400, ax=right)
 right.set_title("scores at 400 distances")
 
 # %%
-# A model that was trained on 4,096 positions sees angles that it never saw if the text is
-# longer. A scaling such as YaRN stretches the slow pairs, so that 32,768 positions have known
-# angles.
+# A model was trained on 4,096 positions. A longer text has angles that it never saw. A scaling
+# such as YaRN makes the wavelengths of slow pairs eight times as long, so that 32,768 positions
+# have angles that the model knows. It also multiplies cosines and sines by a factor, which is
+# printed.
 
 longer = RoPE(64, 32_768, scaling=YaRNScaling(8.0, 4096), feature_axis=-1, seq_axis=-2)
 ax = plot_wavelengths({"as trained": rope, "extended by YaRN": longer})
@@ -44,8 +47,8 @@ ax.set_title("a longer context")
 print(round(longer.attention_factor, 3))
 
 # %%
-# All of this stands in the ``config.json`` of a model. ``from_hf_config`` reads it, and refuses
-# what it does not know.
+# The ``config.json`` of a model has all of this. ``from_hf_config`` reads it, and refuses what it
+# does not know.
 
 config = {
     "model_type": "qwen2",

@@ -2,8 +2,8 @@
 3. Masks say who sees whom
 ==========================
 
-A mask is a small value that knows a rule. True is masked out. An attention takes the value and
-leaves out what nobody sees.
+A mask is a small value with a rule, such as "no later key". In its array True is masked out. An
+attention takes the value, and does not compute what the rule hides.
 """
 
 # %%
@@ -24,19 +24,19 @@ from positional_embeddings import (
 from positional_embeddings.plotting import plot_attention
 
 window = CausalMask() | SlidingWindowMask(7, 0)
-print(describe_mask(window, 6))
+print(describe_mask(window, 10))
 plot_attention(window, 32).set_title("no later key, and none farther than seven back")
 
 # %%
-# Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX the same mask
-# becomes an array ``(batch, 1, query, key)`` in which True attends.
+# Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX the same mask becomes
+# an array ``(batch, 1, query, key)`` in which True attends.
 
 mask = window | PaddingMask([20, 32])
 print(mask.dense(32).shape, to_attend(mask, 32).shape)
 
 # %%
-# The attention takes the value. What the mask hides never reaches the output, and a query that
-# sees no key gets zeros. Here are the weights of one head, with rotated queries and keys.
+# What the mask hides never reaches the output, and a query that sees no key gets zeros. Here are
+# the weights of one head of the second sequence, with rotated queries and keys.
 
 axes = {"feature_axis": -1, "seq_axis": -2}
 q, k, v = np.random.default_rng(0).standard_normal((3, 2, 4, 32, 16))  # (batch, heads, seq, head)
@@ -48,7 +48,7 @@ ax = plot_attention(weights, index=(1, 0), key_axis=-1)
 ax.set_title("attention weights of one head")
 
 # %%
-# Long sequences are computed in blocks, and blocks that the mask hides are left out: the time
+# Long sequences are computed in blocks. Blocks that the mask hides are left out, so that the time
 # of a window grows with the length, not with its square.
 
 long = np.random.default_rng(1).standard_normal((3, 1, 1, 20_000, 16), dtype=np.float32)

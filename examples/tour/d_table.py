@@ -2,12 +2,12 @@
 4. From a table to a score
 ==========================
 
-Encodings are for tables, too. Dates and places of Atlantic storms become columns for
-scikit-learn, and attention becomes a smoother that knows its own error.
+Dates and places of Atlantic storms become columns for scikit-learn. An attention over the rows of
+a table smooths them, and says how large its error is.
 """
 
 # %%
-# A row is a storm at noon of one day. How far does it drift to the east until tomorrow?
+# A row is a storm at noon of one day. How far to the east has it drifted by noon of the next day?
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,7 +26,8 @@ storms = storms.assign(drift=tomorrow - storms.longitude).dropna()
 storms.head(3)
 
 # %%
-# The encoder follows the calendar and the sphere. Storms of a fold are not in the others.
+# One encoder follows the calendar, another the sphere. Cross-validation keeps all days of a storm
+# in one fold. The scores are R2: 1 is perfect, and 0 is the mean of all storms.
 
 season = PositionalEncoder(periods="year", harmonics=2)
 place = PositionalEncoder("spherical", degree=6)
@@ -39,8 +40,10 @@ print("raw columns", cross_val_score(raw, table, storms.drift, **folds).mean().r
 print("encoded    ", cross_val_score(encoded, storms, storms.drift, **folds).mean().round(2))
 
 # %%
-# ``AttentionRegressor`` is an attention whose queries and keys are places in the table: a mean
-# of the samples, weighted by their nearness. Its widths come from leaving out single samples.
+# ``AttentionRegressor`` predicts by a line through the samples around a query, weighted by how
+# near they are: keys are the samples, and values are what was measured. It chooses how far "near"
+# reaches by predicting each sample from the others. The band is two standard deviations of a new
+# storm.
 
 north = storms[["latitude"]]
 model = AttentionRegressor().fit(north, storms.drift)

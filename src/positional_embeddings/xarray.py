@@ -77,8 +77,8 @@ def encode(
     chunks : mapping, optional
         Lengths of the chunks on dimensions of the coordinate, as ``da.chunk`` takes them: the
         features are arrays of dask, computed chunk by chunk, whole on `feature_dim`. If None, an
-        array of dask keeps its chunks, and any other coordinate gets those of `da`, if `da` has
-        any.
+        array of dask keeps its chunks, and any other coordinate gets the chunks of `da`, if
+        it has any.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock calendar periods follow, of datetimes in UTC. If
         None, they follow the datetimes as they are.
@@ -340,7 +340,7 @@ def attention(
 
 
 def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list[xr.DataArray]:
-    """Return coordinates in the chunks that are given, or in those of `da`."""
+    """Return coordinates in the chunks that are given, or in the chunks of `da`."""
     dims = {d: None for c in coordinates for d in c.dims}
     is_given = chunks is not None
     if not is_given:

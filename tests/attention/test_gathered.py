@@ -283,7 +283,7 @@ def test_a_step_has_lists_where_slots_are_positions():
     np.testing.assert_allclose(got, x)
     _, step = pe.KVCache(capacity=4, lengths=[2, 1], **LAST).step(1)
     q, k = (np.ones((2, 1, n, 2)) for n in (1, step.key_positions.shape[1]))
-    with pytest.raises(ValueError, match="no ListMask beside a step whose slots may be no pos"):
+    with pytest.raises(ValueError, match="no ListMask with a step whose slots may be no pos"):
         scaled_dot_product_attention(q, k, k, mask=ListMask([[0]]), positions=step)
 
 
@@ -433,7 +433,7 @@ def test_positions_of_other_things_are_given(bias, k_len):
     lists = ListMask([[0], [1], [0]])
     arrays = np.ones((1, 3)), np.ones((1, k_len)), np.arange(float(k_len))[None]
     mask = lists | pe.SlidingWindowMask(9, 9) if bias is None else lists
-    with pytest.raises(ValueError, match=r"^`offset` must be given beside a `ListMask` unless"):
+    with pytest.raises(ValueError, match=r"^`offset` must be given with a `ListMask` unless"):
         scaled_dot_product_attention(*arrays, mask=mask, bias=bias)
     got = scaled_dot_product_attention(*arrays, mask=mask, bias=bias, offset=0)
     np.testing.assert_array_equal(got, [[0, 1, 0]])

@@ -139,7 +139,7 @@ def test_what_cannot_work_is_left_out(call):
     assert (status, err) == (0, "")
     assert re.sub(r"[\d.]+ s\n", "0 s\n", out) == (
         "left out  cupy                not installed: pip install cupy\n"
-        "passed    torch 2.13, cpu     1 results, largest error 0.0e+00, 0 s\n"
+        "passed    torch 2.13, cpu     1 result, largest error 0.0e+00, 0 s\n"
         "left out  torch 2.13, cuda:0  no driver\n"
         "\n"
         "1 passed, 0 failed\n"

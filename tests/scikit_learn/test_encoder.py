@@ -715,7 +715,7 @@ WRONG = [
         PositionalEncoder(periods=[3, 4], harmonics=[2]),
         NUMBERS,
         ValueError,
-        "`harmonics` must be a number, or a list of 2, one for each period, got 1 numbers.",
+        "`harmonics` must be a number, or a list of 2, one for each period, got 1 number.",
     ),
     (
         PositionalEncoder(periods=[3, 4], harmonics=[1, 2, 3]),
@@ -739,7 +739,7 @@ WRONG = [
         PositionalEncoder(periods="day"),
         MIXED,
         TypeError,
-        "`periods` must be a positive finite number for the numbers of column 'depth', got 'day'. Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder.",
+        "`periods` must be a positive finite number for the numbers of column 'depth', got 'day'. Convert dates, as with pandas.to_datetime; numbers need an encoder of their own.",
     ),
     (
         PositionalEncoder(periods=24),

@@ -18,7 +18,7 @@ q = k = np.repeat(3 * features[:, :, None], 4, axis=2)  # four heads
 weights = attention_weights(q, k, mask=CausalMask(), bias=alibi_bias(4, len(WORDS)))
 assert weights[7, 1, 0] < weights[7, 4, 0] < weights[7, 7, 0]  # three roses
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4))
+figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="compressed")
 for head, ax in zip((0, 3), axes, strict=True):
     plot_attention(weights, index=head, ax=ax)
     ax.set_title(f"ALiBi slope 1/{4 ** (head + 1)}")

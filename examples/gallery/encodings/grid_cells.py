@@ -13,11 +13,11 @@ from positional_embeddings import grid_cell_encoding
 
 metres = np.linspace(-2, 2, 201)
 points = np.stack(np.meshgrid(metres, metres))
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharey=True, layout="compressed")
 for ax, scales in zip(axes, ([1.0], [0.5], [2.0, 1.0, 0.5]), strict=True):
     features = grid_cell_encoding(points, scales)
     similarity = np.einsum("f,fyx->yx", features[:, 100, 100], features) / (3 * len(scales))
-    ax.imshow(similarity, extent=(-2, 2, -2, 2), vmin=-1, vmax=1, cmap="RdBu_r")
-    ax.set(title=f"wavelengths {', '.join(map(str, scales))}", xlabel="x (m)")
+    image = ax.imshow(similarity, extent=(-2, 2, -2, 2), vmin=-1, vmax=1, cmap="RdBu_r")
+    ax.set(title=f"wavelengths {', '.join(map(str, scales))} m", xlabel="x (m)")
 axes[0].set_ylabel("y (m)")
-figure.suptitle("similarity to the point in the middle")
+figure.colorbar(image, ax=axes, label="similarity to the middle")

@@ -2,9 +2,10 @@
 A memory of places
 ==================
 
-Three things are bound to their places and added to one vector of 1,024 numbers. Each thing, unbound
-from the memory, is alike to the encoding of its place; the star is where it is decoded. Below are
-the kernels of three codes: how alike two points are by their difference.
+Three things are bound to their places and added to one vector of 1,024 numbers. What is left
+after a thing is unbound from the memory is similar to the encoding of its place; the star is
+where it is decoded. The second row has the kernels of three encodings: how similar the encodings
+of two points are, by the difference of the points.
 """
 
 import matplotlib.pyplot as plt
@@ -21,15 +22,19 @@ memory = plane.bind(things, plane.encode(places)).sum(axis=1)
 
 metres = np.linspace(0, 5, 101)
 room = plane.encode(np.stack(np.meshgrid(metres, metres)))
-figure, axes = plt.subplots(2, 3, figsize=(10, 6.6), layout="constrained")
+figure, axes = plt.subplots(2, 3, figsize=(10, 5.6), layout="compressed")
 for ax, name, thing in zip(axes[0], ("cup", "key", "lamp"), things.T, strict=True):
-    alike = np.einsum("f,fyx->yx", plane.unbind(memory, thing), room)
-    ax.imshow(alike, origin="lower", extent=(0, 5, 0, 5), cmap="RdBu_r", vmin=-1, vmax=1)
-    ax.plot(*plane.decode(plane.unbind(memory, thing), [(0, 5), (0, 5)]), "*k")
-    ax.set(title=f"where is the {name}?", xlabel="x (m)")
-axes[0, 0].set_ylabel("y (m)")
-plot_kernel(plane, 2.5, ax=axes[1, 0])
-plot_kernel(FourierFeatures.hexagonal([0.8, 1.2, 1.8], [0.0, 0.3, 0.7]), 2.5, ax=axes[1, 1])
+    unbound = plane.unbind(memory, thing)
+    similar = np.einsum("f,fyx->yx", unbound, room)
+    image = ax.imshow(similar, origin="lower", extent=(0, 5, 0, 5), cmap="RdBu_r", vmin=-1, vmax=1)
+    ax.plot(*plane.decode(unbound, [(0, 5), (0, 5)]), "*k")
+    ax.set(title=f"where is the {name}?", xlabel="x (m)", ylabel="y (m)")
+    figure.colorbar(image, ax=ax, label="similarity")
+
+hexagonal = FourierFeatures.hexagonal([0.8, 1.2, 1.8], [0.0, 0.3, 0.7])
+plot_kernel(plane, 2.5, label="difference (m)", ax=axes[1, 0])
+plot_kernel(hexagonal, 2.5, label="difference (m)", ax=axes[1, 1])
 plot_kernel(FourierFeatures.sinusoidal(64), 100, label="difference (positions)", ax=axes[1, 2])
+axes[1, 2].set_box_aspect(1)
 for ax, title in zip(axes[1], ("random", "hexagonal", "sinusoidal"), strict=True):
-    ax.set_title(title)
+    ax.set_title(f"kernel of {title} features")

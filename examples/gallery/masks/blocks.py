@@ -31,5 +31,7 @@ for name, mask in MASKS.items():
     ]
     curve.loglog(lengths, seen, "o-", label=name)
 curve.loglog(lengths, (lengths / BLOCK) ** 2, ":", color="#808080", label="all blocks")
+curve.set_xticks(lengths, [f"{n:,}" for n in lengths], minor=False)
+curve.minorticks_off()
 curve.set(xlabel="tokens", ylabel="blocks that are seen", title="work")
 curve.legend()

@@ -1,6 +1,6 @@
 """
-Nearest neighbours
-==================
+The mean of near stations
+=========================
 
 A map from 200 stations: each place attends to its eight nearest stations, which ``ListMask``
 lists. Of 2.4 million pairs only 96,000 are computed.

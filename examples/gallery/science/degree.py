@@ -27,7 +27,11 @@ for degree in degrees:
 
 figure, (spots, curve) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1.4, 1))
 shown = spots.scatter(airports.lon, airports.lat, c=airports.alt, s=5, vmax=7000)
-spots.set(xlabel="longitude (degrees east)", ylabel="latitude", title="airports of the USA")
+spots.set(
+    xlabel="longitude (degrees east)",
+    ylabel="latitude (degrees north)",
+    title="airports of the USA",
+)
 figure.colorbar(shown, ax=spots, label="altitude (feet)")
 curve.plot(degrees, scores, "o-")
-curve.set(xlabel="degree", ylabel="R2 of held out airports", title="cross-validation")
+curve.set(xlabel="degree", ylabel="R2 of airports held out", title="cross-validation")

@@ -22,7 +22,7 @@ ax.plot(weather.date, weather.temp_max, ".", color="#bbbbbb", markersize=3, labe
 for name, leave_out in {"single days left out": None, 'leave_out="30D"': "30D"}.items():
     model = AttentionRegressor(leave_out=leave_out).fit(dates, weather.temp_max)
     days = model.kernel_.length_scale
-    ax.plot(weather.date, model.predict(dates), label=f"{name}: {np.ravel(days)[0]:.0f} days")
+    ax.plot(weather.date, model.predict(dates), label=f"{name}: {np.ravel(days)[0]:.1f} days")
 ax.set(ylabel="warmest of the day (°C)", title="Seattle, two widths")
 ax.legend(loc="upper left", fontsize="small")
 ax.set_ylim(top=45)

@@ -90,7 +90,7 @@ def cos_sin_of_sum_by_kernel(
 
 
 def _of_rows(factor: float | Array, xp: Namespace) -> float | Array:
-    """Return one factor, or those of all frequencies as a column."""
+    """Return one factor, or the factors of all frequencies as a column."""
     return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
 
 

@@ -130,8 +130,8 @@ class PositionTables:
     ) -> Target:
         """Check the positions of an array, and return the target with their axes in it.
 
-        `name` is what the caller calls them. With `for_heads` those of (seq, batch) serve an axis
-        of heads * batch.
+        `name` is what the caller calls them. With `for_heads` positions (seq, batch) serve an
+        axis of heads * batch.
         """
         if positions is None:
             return target

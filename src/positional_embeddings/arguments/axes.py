@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape, np
 from positional_embeddings.arrays.space import Space
 
@@ -268,7 +268,7 @@ def _target(
     if dtypes.is_complex(dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
-        what = f"have {size} features (`{size_name}`) on axis {feature}"
+        what = f"have {counted(size, 'feature')} (`{size_name}`) on axis {feature}"
         raise wrong_value(name, what, f"shape {shape}")
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     seq_chunks = (shape[seq],) if chunks is None else chunks[seq]

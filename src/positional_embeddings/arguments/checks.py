@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import dtypes, errors, namespace
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespace, Shape
 from positional_embeddings.arrays.space import Space
 
@@ -279,7 +279,7 @@ def within_table(
 ) -> None:
     """Check that the positions `offset` to `offset + size` lie within a table."""
     if offset + size > limit:
-        what = f"have at most {limit} positions (`{limit_name}`) on axis {seq}"
+        what = f"have at most {counted(limit, 'position')} (`{limit_name}`) on axis {seq}"
         raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 

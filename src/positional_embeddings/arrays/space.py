@@ -30,7 +30,7 @@ class Loops(NamedTuple):
     """Control flow of a library that compiles, where a loop of Python would be unrolled."""
 
     # From a function of (state, element), a first state, and arrays whose first axis it goes
-    # along, to the last state and what the function returned beside it. What it computes on the
+    # along, to the last state and what else the function returned. What it computes on the
     # way is computed again for a gradient, and not kept.
     scan: Callable[..., Any]
     cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments

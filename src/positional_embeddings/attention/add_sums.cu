@@ -1,7 +1,7 @@
 // Adds weighted sums to the output, or finds them there, and corrects those that are not finite; it
 // follows block.cu. A block has the features of one query, and each of its threads every
 // blockDim.x-th of them. If one of them is not finite, all threads add up the values again, without
-// those of hidden keys; if a value that is left is not finite, the output and the logarithm of the
+// the values of hidden keys; if one that is left is not finite, the output and the logarithm of the
 // sum of exponentials are NaN.
 extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
   const Index row = blockIdx.x;

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import Span, position_array
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
@@ -123,7 +123,7 @@ class Positions(NamedTuple):
         if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
-        what = f"be a `{kind}` beside a step of a cache"
+        what = f"be a `{kind}` with a step of a cache"
         if callable(rule):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, what, "a function of indices", hint)
@@ -140,7 +140,7 @@ class Positions(NamedTuple):
             raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
         if isinstance(mask, ListMask):
             if self.slots is not None and (self._forgets() or self.first is None):
-                what = "have no ListMask beside a step whose slots may be no positions"
+                what = "have no ListMask with a step whose slots may be no positions"
                 raise wrong_value("mask", what, mask)
             mask._check((0, self.queries.shape[0]), self.keys.shape[0], space)
         if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
@@ -201,7 +201,8 @@ def positions_of(
     feature, seq = axes.feature_and_seq_axis(*options, q, "q")
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
-            what = f"be given for {k.shape[seq]} keys of {q.shape[seq]} queries"
+            of_queries = f"of {counted(q.shape[seq], 'query')}"
+            what = f"be given for {counted(k.shape[seq], 'key')} {of_queries}"
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
@@ -210,7 +211,7 @@ def positions_of(
     queries = _rows("positions", positions, tuple(q.shape), feature, seq, space)
     keys = _rows("key_positions", key_positions, k_shape, feature, seq, space)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
-        what = f"be for {queries.shape[1]} sequences, as `positions` are"
+        what = f"be for {counted(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
     of_all, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
     if all(values is not None and values.size > 0 for values in on_host):
@@ -231,10 +232,10 @@ def _rows(
     table = position_array(name, positions, space)
     table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
-        what = "have length 1 on all axes but those of the sequence and the batch"
+        what = "have length 1 on all axes but the sequence and the batch"
         raise wrong_value(name, what, shape)
     if table.shape[seq] != target[seq]:
-        raise wrong_value(name, f"have {target[seq]} positions", f"shape {shape}")
+        raise wrong_value(name, f"have {counted(target[seq], 'position')}", f"shape {shape}")
     rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
     if batch is None:
         return rows[:, None]

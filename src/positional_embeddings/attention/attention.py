@@ -96,8 +96,8 @@ def scaled_dot_product_attention(
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     sinks : array, shape (heads,), optional
-        Real logits of a key without value: the softmax of each query has this score beside the
-        others, so that its weights add up to less than 1. Minus infinity is no key; infinity
+        Real logits of a key without value: the softmax of each query has this score, too, so
+        that the weights of its keys add up to less than 1. Minus infinity is no key; infinity
         outweighs all others.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
@@ -112,7 +112,7 @@ def scaled_dot_product_attention(
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
         it evaluates a mask or a bias of few scores once for all layers, unless an array or a
         function is in it. If the cache is a ring, a query sees no more than the ring keeps for it.
-        An array and a function for `mask` or `bias` do not depend on positions: beside a step a
+        An array and a function for `mask` or `bias` do not depend on positions: with a step a
         function is an error, and so is an array unless indices are positions: without padding,
         without a ring, and for the keys that `store` returns.
     block_size : int, optional
@@ -121,8 +121,8 @@ def scaled_dot_product_attention(
         blocks. All are computed at once where a library without loops computes later, and no
         `Mask` leaves out keys.
     enable_gqa : bool, default False
-        Grouped-query attention: the heads of `k` and `v` may be fewer than those of `q`, and divide
-        them; query head h then reads key head ``h // group``. Heads are on the axis that the notes
+        Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
+        it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
         name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
         or `sinks` tell how many heads there are, and refused otherwise.
     return_lse : bool, default False
@@ -148,8 +148,8 @@ def scaled_dot_product_attention(
     ValueError
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
         is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
-        after the last key. If the axes are not those of a step, or the mask shows more than its
-        ring keeps. If a mask has a `PaddingMask` with `positions`; or without them, beside
+        after the last key. If the axes are not the step's, or the mask shows more than its
+        ring keeps. If a mask has a `PaddingMask` with `positions`; or without them, with
         another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
         queries. One on the right is accepted if `offset` is given; and one alone if its longest
         sequence has all keys, as in attention to another sequence.
@@ -279,7 +279,7 @@ def attention_weights(
         Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
-        Grouped queries: the heads of `k` may be fewer than those of `q`, and divide them.
+        Grouped queries: `k` may have fewer heads than `q`, a number that divides it.
     listed : bool, default False
         For a `ListMask`, alone or joined to other masks by ``|``: return the weights of the listed
         keys alone, (q_len, m, ...), in the order of the lists, 0 where there is no key. Lists of

@@ -1,6 +1,6 @@
 // What softmax.cu and add_sums.cu begin with: the arguments of a kernel, for a block of queries.
 // cupy_kernels.py puts before it what it depends on: NUMBER, GIVEN, SCALE_OF_HALVES and ROW_AXES,
-// which counts the axes of the rows of scores, those of heads and batches, and the queries.
+// which counts the axes of the rows of scores: heads, batches and queries.
 #include <cupy/float16.cuh>
 #include <cupy/bfloat16.cuh>
 

@@ -188,7 +188,7 @@ def _start(inputs: Inputs, group: Slices, queries: Span) -> _Rows:
 def _meet_keys(
     inputs: Inputs, rows: list[_Rows], block: QueryBlock
 ) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
-    """Yield queries of a block, and their states after its keys and those of its parts."""
+    """Yield queries of a block, and their states after its keys and the keys of its parts."""
     scores, space = inputs.scores, inputs.scores.space
     for keys, is_masked, is_required in block.key_blocks:
         mask = scores.mask_between(block.queries, keys) if is_masked else None

@@ -9,7 +9,7 @@ from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.kept import keep, once
 from positional_embeddings.arrays.namespace import (
@@ -314,7 +314,7 @@ class KVCache(_Value):
             what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ALONE
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
-        raise wrong_value("tokens", what, f"{longest - held} beside {held} at index {row}", hint)
+        raise wrong_value("tokens", what, f"{longest - held} after {held} at index {row}", hint)
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
@@ -600,10 +600,10 @@ class KVStep(_Value):
             what = "have the sequences on the same side of the slots as with 4 axes"
             raise wrong_value("buffer", what, came)
         if shape[seq] < cache.capacity:
-            what = f"have {cache.capacity} slots (`capacity`) on axis {seq}"
+            what = f"have {counted(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
             raise wrong_value("buffer", what, came)
         if shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
-            raise wrong_value("buffer", f"have {rows} sequences on axis {batch}", came)
+            raise wrong_value("buffer", f"have {counted(rows, 'sequence')} on axis {batch}", came)
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ALONE)
@@ -629,7 +629,7 @@ class KVStep(_Value):
         return cache._stored.attentions, form
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
-        """Return the axes of an attention counted from 0: those of the buffers."""
+        """Return the axes of an attention counted from 0, which the buffers have."""
         cache = self._cache
         feature = cache.feature_axis if feature_axis is None else feature_axis
         seq = cache.seq_axis if seq_axis is None else seq_axis
@@ -652,7 +652,8 @@ class KVStep(_Value):
             queries, keys = queries.T, keys.T
         for name, array, rows in (("q", q, queries), ("k", k, keys)):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
-                what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
+                tokens = counted(rows.shape[0], "token")
+                what = f"have {tokens} on axis {seq}, as the step in `positions`"
                 hint = NEW_ALONE if name == "q" else " Pass the keys that `store` returns."
                 raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.

@@ -37,7 +37,7 @@ def multiply(
 
     `out` has all axes of both, and contiguous rows. It is float32 for operands in half precision,
     which cuBLAS adds up in float32. Operands are copied unless they lie `as_matrices`. Rows that
-    meet one table, such as those of heads that share keys, are rows of one matrix. Of the other
+    meet one table, such as queries of heads that share keys, are rows of one matrix. Of the other
     axes cuBLAS goes along the longest; each place on the rest is a call.
     """
     if out.size == 0:

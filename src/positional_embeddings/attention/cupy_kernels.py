@@ -8,8 +8,8 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.attention.cublas import steps_of
 
-# Of weights, which are 1 at most: small ones are no subnormal halves. The exponents of bfloat16 are
-# those of float32.
+# Of weights, which are 1 at most: small ones are no subnormal halves. bfloat16 has the exponents of
+# float32.
 SCALES_OF_HALVES = {"float16": 2**15}
 
 KERNELS = "softmax", "add_sums"  # names of their files, too

@@ -48,8 +48,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
         Seed or generator of the weights that are not given. They are drawn as by Kaiming:
         normal with variance ``2 / d_model``.
     Wq : array, shape (d_model, d_model), optional
-        Weights of the queries, (output, input) as all of them: those of PyTorch's ``Linear``, and
-        the transposed kernels of Flax and Keras.
+        Weights of the queries. All weights are (output, input), as in PyTorch's ``Linear``; kernels
+        of Flax and Keras have to be transposed.
     Wk, Wv : array, shape (num_kv_heads * d_model / num_heads, d_model), optional
         Weights of the keys and of the values.
     Wo : array, shape (d_model, d_model), optional

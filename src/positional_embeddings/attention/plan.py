@@ -66,7 +66,7 @@ def plan(
     """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
 
     `reach` says which keys some queries see, None if any may see any. The `global_queries` see many
-    more keys than those beside them, and get blocks of their own. All `rows` have the same blocks.
+    more keys than their neighbours, and get blocks of their own. All `rows` have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(most))
     if reach is None:

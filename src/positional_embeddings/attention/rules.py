@@ -121,10 +121,10 @@ class Rules(NamedTuple):
         return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
 
     def _check_lists(self) -> None:
-        """Check that no rule of positions is beside lists of keys that are other things."""
+        """Check that no rule of positions goes with lists of keys that are other things."""
         lists, others = self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
         if lists is not None and (others is not None or isinstance(self.bias, Bias)):
-            what = "be given beside a `ListMask` unless there are as many queries as keys"
+            what = "be given with a `ListMask` unless there are as many queries as keys"
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
             raise wrong_value("offset", what, "None", hint)
 

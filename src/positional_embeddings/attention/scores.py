@@ -62,7 +62,7 @@ class Scores(NamedTuple):
         return Reach(*(shift(intersect(ranges, (part,)), -start) for ranges in reach))
 
     def global_queries(self) -> Ranges:
-        """Return queries that see many more keys than those beside them."""
+        """Return queries that see many more keys than their neighbours."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
     def with_seen_keys(self) -> "Scores":

@@ -67,7 +67,7 @@ class Write(NamedTuple):
 class NewTokens(NamedTuple):
     """The new tokens of each sequence; the first one stands for all if they are alike.
 
-    Arrays are NumPy's if the host knows their values, else those of a library that traces.
+    Arrays are NumPy's if the host knows their values, else a library's that traces.
     """
 
     slots: Slots
@@ -91,7 +91,7 @@ class NewTokens(NamedTuple):
 
     @property
     def first_index(self) -> int | None:
-        """The position of the first token, if all positions are known to be those of indices."""
+        """The position of the first token, if each token is known to be at its index."""
         if self.longest is None or self.mask is not None or self.slots.window is not None:
             return None
         are_alike = self.before.shape[0] == 1 and self.space.can_write  # without empty slots

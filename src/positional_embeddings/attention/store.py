@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 
 # The ways on, in errors: of arrays of too many tokens,
-NEW_ALONE = " The `tokens` of a step are the new ones alone, also those of an attention mask."
+NEW_ALONE = " The `tokens` of a step are the new ones alone, in an attention mask, too."
 # and where a buffer has been stored in by this step, by a later one, or not by the one before.
 _TWICE = " Each token, or chunk of tokens, has a step of its own."
 _AHEAD = (

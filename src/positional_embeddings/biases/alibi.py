@@ -126,7 +126,7 @@ class ALiBiBias(bias.Bias):
         which the mask hides, get a positive bias. Otherwise minus slope times the
         distance, the same on both sides.
     slopes : sequence of float, optional
-        The slope of each head, finite; those of `alibi_slopes` if None.
+        The slope of each head, finite; `alibi_slopes(num_heads)` if None.
 
     Raises
     ------
@@ -190,6 +190,6 @@ def _slopes(num_heads: int) -> tuple[float, ...]:
 
 
 def _signed(slopes: int | tuple[float, ...], sign: int) -> tuple[float, ...]:
-    """Return slopes, or those of a number of heads, with a sign."""
+    """Return slopes, or the slopes of a number of heads, with a sign."""
     numbers = _slopes(slopes) if isinstance(slopes, int) else slopes
     return tuple([sign * slope for slope in numbers])

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import positional_embeddings as pe
+from positional_embeddings.arrays.errors import counted
 from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
@@ -67,7 +68,8 @@ def _test(place: Place, missing: str) -> dict[str, Any]:
     ]
     detail = "; ".join(wrong)
     if not wrong:
-        detail = f"{len(errors)} results, largest error {max(errors.values()):.1e}, {took:.1f} s"
+        results, largest = counted(len(errors), "result"), max(errors.values())
+        detail = f"{results}, largest error {largest:.1e}, {took:.1f} s"
     return {"status": "failed" if wrong else "passed", "detail": detail, "errors": errors}
 
 

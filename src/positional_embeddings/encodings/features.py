@@ -17,7 +17,7 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cyc
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.errors import remedy_for, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, remedy_for, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import constant_array, host_constant
 from positional_embeddings.arrays.namespace import Array, Dtype, np
@@ -100,7 +100,7 @@ class Waves(NamedTuple):
     is_drawn: bool = False  # at random, so that few phases are whole quadrants
 
     def of_coordinates(self) -> tuple[Frequencies, ...]:
-        """Return the frequencies of each coordinate; phases are those of a coordinate of 1."""
+        """Return the frequencies of each coordinate; phases come last, as a coordinate of 1."""
         frequencies = self.frequencies
         frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
         return (*frequencies, self.phases) if self.phases else frequencies
@@ -245,5 +245,5 @@ def one_or_each(
     numbers = [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if count is not None and len(numbers) != count:
         what = f"be a number, or a list of {count}, one for each {each}"
-        raise wrong_value(name, what, f"{len(numbers)} numbers")
+        raise wrong_value(name, what, counted(len(numbers), "number"))
     return numbers

@@ -64,7 +64,7 @@ class FourierFeatures(checks.CheckedLayer):
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a shape is wrong, a number out of range, or `digits` are those of other frequencies.
+        If a shape is wrong, a number out of range, or `digits` are of other frequencies.
 
     References
     ----------
@@ -111,7 +111,7 @@ class FourierFeatures(checks.CheckedLayer):
             digits = columns[0] if table.ndim == 1 else tuple(columns)
         elif not np.array_equal(_radians(digits), table):
             what = "be None, or digits that round to `frequencies`"
-            raise wrong_value("digits", what, "those of others")
+            raise wrong_value("digits", what, "digits of others")
         amplitude = sqrt(weights) if isinstance(weights, float) else tuple(map(sqrt, weights))
         of_waves = np.broadcast_to(phases, table.shape[:1]).tolist()
         cycles = from_radians(tuple(of_waves), 1.0) if any(of_waves) else ""
@@ -680,7 +680,7 @@ def _host_numbers(name: str, values: Any) -> HostArray:
 
 
 def _check_broadcast(name: str, shape: namespace.Shape, encoding: Array) -> None:
-    """Check that points, without their coordinates, broadcast against those of an encoding."""
+    """Check that points, without their coordinates, broadcast against an encoding's points."""
     if not checks.shapes_broadcast([shape, encoding.shape[1:]]):
         what = f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"
         raise wrong_value(name, what, f"points of shape {tuple(shape)}")

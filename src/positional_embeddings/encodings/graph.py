@@ -68,8 +68,8 @@ def graph_laplacian_encoding(
     order of nodes. Models are trained with a random sign of each feature in each step
     (Dwivedi and Bresson 2021).
 
-    Eigenvectors of equal eigenvalues are determined up to a rotation among them: those of a
-    cycle or a complete graph differ from library to library, and so does the end of the result
+    Eigenvectors of equal eigenvalues are determined up to a rotation among them: for a
+    cycle or a complete graph they differ from library to library, and so does the end of the result
     if eigenvalue `k` equals the next one. Gradients are not defined there.
 
     A graph of several components has the eigenvalue 0 once for each of them. A node without

@@ -66,7 +66,7 @@ def spherical_encoding(
     length_scale : float, optional
         Length :math:`\kappa` over which the kernel falls, in `length_unit`, between 2**-30
         and 2**30 radians; needed with a `kernel`. Far below the radius of the sphere the kernels
-        are those of a plane: :math:`\exp(-d^2/(2\kappa^2))`, and Matern's.
+        are the plane's: :math:`\exp(-d^2/(2\kappa^2))`, and Matern's.
     length_unit : {"km", "radians"}, default "km"
         Unit of `length_scale`: km on the Earth, of radius 6371.0088 km, or radians.
     nu : float, optional

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import counted, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
@@ -362,7 +362,8 @@ class NeighbourhoodMask(Mask):
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
-            raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
+            what = f"have {counted(len(shape), 'number')}, as `shape` has"
+            raise wrong_value("window", what, window)
         else:
             window = checks.several("window", window, checks.non_negative_integer)
         checks.set_fields(self, shape=shape, window=window)
@@ -374,8 +375,8 @@ class NeighbourhoodMask(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         (start, stop), tokens = queries, prod(self.shape)
         if k_len > tokens or start < 0 or stop > tokens:
-            places = f"queries from position {start} to {stop - 1} and {k_len} keys"
-            came = f"{self.shape}, {tokens} tokens, for {places}"
+            places = f"queries from position {start} to {stop - 1} and {counted(k_len, 'key')}"
+            came = f"{self.shape}, {counted(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
 
     def _hides(self, q: Points, k: Points) -> Array:

@@ -221,8 +221,8 @@ class SegmentMask(Mask):
         The document of each position; a negative number is padding, which sees nothing and is
         seen by nobody.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
-        The document of each key, `ids` if None. With it `ids` are those of the last
-        positions: the last query is at the last key, as with cached keys.
+        The document of each key, `ids` if None. With it the queries are at the
+        last positions: the last query is at the last key, as with cached keys.
 
     Raises
     ------

@@ -4,7 +4,7 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import span_of
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import counted, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
@@ -119,8 +119,9 @@ def describe_mask(
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
+    size = f"{counted(shape[0], 'query')}, {counted(shape[1], 'key')}"
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
-    lines.append(f"# attends   . masked   ({shape[0]} queries, {shape[1]} keys{which})")
+    lines.append(f"# attends   . masked   ({size}{which})")
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -140,7 +141,7 @@ def _of_sequence(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, 
     """Return the (query, key) mask of one sequence, and the number of sequences."""
     picture, (sequences, *others) = table_at("mask", mask, {"batch": batch}, key_axis)
     if set(others) - {1}:
-        what = "have length 1 on axes other than those of batch, queries and keys"
+        what = "have length 1 on axes other than batch, queries and keys"
         hint = " Pass one of the masks, such as that of one head."
         raise wrong_value("mask", what, f"shape {tuple(mask.shape)}", hint)
     return picture, sequences

@@ -9,7 +9,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.arrays.space import Space
@@ -29,8 +29,8 @@ class ListMask(Mask):
     alone. With ``&`` and ``~`` all pairs are evaluated, as for an array of a mask.
 
     Lists belong to queries by their order, and a key is its index in the arrays: `offset` and
-    `positions` move neither. There may be more queries than keys; other masks and biases beside
-    the lists then ask for an `offset`.
+    `positions` move neither. There may be more queries than keys; other masks and biases then
+    need an `offset`.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class ListMask(Mask):
         shape, is_csr = tuple(indices.shape), indptr is not None
         if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
             what = "(query, m) or (query, m, batch), of one query or more"
-            what = "(entries,) beside `indptr`" if is_csr else what
+            what = "(entries,) with `indptr`" if is_csr else what
             raise wrong_value("indices", f"have shape {what}", shape)
         if is_csr:
             indptr = checks.several("indptr", indptr)
@@ -229,8 +229,8 @@ class ListMask(Mask):
         if checks.known_to_differ(self._count, n):
             is_turned = self.indptr is None and self.indices.shape[1] == n
             hint = " Pass indices.T if it is (m, query)." if is_turned else ""
-            came = f"{self._count} lists"
-            raise wrong_value("indices", f"have a list for each of {n} queries", came, hint)
+            what = f"have a list for each of {counted(n, 'query')}"
+            raise wrong_value("indices", what, counted(self._count, "list"), hint)
         if largest is not None and largest >= k_len:
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")

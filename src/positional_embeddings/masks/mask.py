@@ -32,7 +32,7 @@ class Mask(WeightedLayer):
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
     compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
-    those of other libraries than NumPy. A rule of your own is a `FunctionMask`, not a subclass.
+    arrays of other libraries than NumPy. A rule of your own is a `FunctionMask`, not a subclass.
 
     Arrays of lengths, segments and indices may be of any library, and must not be written to
     afterwards. Lists and NumPy arrays, which are copied, go with any library.
@@ -247,7 +247,7 @@ class Mask(WeightedLayer):
         """Return the window, if the mask hides the keys outside a window around each query."""
 
     def _global_queries(self) -> Ranges:
-        """Return queries that see many more keys than those beside them, if there are such."""
+        """Return queries that see many more keys than their neighbours, if there are such."""
         return ()
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:

@@ -263,8 +263,8 @@ def attention_layers(
     Returns
     -------
     list of AttentionLayer or None
-        One a layer. Layers that are alike share one; layers without attention, such as those of a
-        state space model, have None.
+        One a layer. Layers that are alike share one; a layer without attention, such as a state
+        space model's, is None.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.kept import call_key, keep, once
 from positional_embeddings.arrays.namespace import (
@@ -182,9 +182,9 @@ class DecoderCache(WeightedLayer):
         return cls(kept, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
-        lengths, count = self.lengths, len(self.layers)
+        lengths, layers = self.lengths, counted(len(self.layers), "layer")
         of_tokens = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
-        return f"DecoderCache(<{count} layers>, capacity={self.capacity}, lengths={of_tokens})"
+        return f"DecoderCache(<{layers}>, capacity={self.capacity}, lengths={of_tokens})"
 
     @property
     def capacity(self) -> int:
@@ -207,7 +207,7 @@ class DecoderCache(WeightedLayer):
             Number of new tokens of each sequence, positive; or a tokenizer's attention mask, 1 at
             tokens and 0 at padding, which may be anywhere.
         positions : array of int, optional
-            Positions that queries and keys are rotated to, such as those of `multimodal_positions`:
+            Positions that queries and keys are rotated to, such as `multimodal_positions` gives:
             of shape (seq,), or (batch, seq) or (seq, batch) in the order of the axes of queries,
             after an axis of coordinates if the layers rotate by several. If None, tokens count on
             from the last ones, in all coordinates. What a query sees, and a bias, go by the order

@@ -35,7 +35,7 @@ def axes_to_draw_on(ax: "Axes | None") -> "Axes":
     """Return the Axes that were given, or the Axes of a new figure."""
     plt = import_matplotlib("pyplot")
     if ax is None:
-        return plt.subplots(layout="constrained")[1]
+        return plt.subplots(layout="compressed")[1]
     if not isinstance(ax, plt.Axes):
         raise wrong_type("ax", "be a matplotlib.axes.Axes or None", type_name(ax))
     return ax

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dtypes import is_dtype
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
@@ -297,7 +297,7 @@ def plot_attention(
         one, sizes = table_at("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):
             what = f"have at most one number for each further axis of `table` ({array.ndim - 2})"
-            raise wrong_value("index", what, f"{len(numbers)} numbers")
+            raise wrong_value("index", what, counted(len(numbers), "number"))
         one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
         return _where_seen(one) if drawn == "weights" else one
 
@@ -343,9 +343,12 @@ def _draw_mask(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
         ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
-    handles = [patches.Patch(color=colour, label=label) for label, colour in _COLOURS.items()]
-    # Beside or above the axes it would cover a neighbour or a title.
-    ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0)
+    handles = [
+        patches.Patch(facecolor=colour, edgecolor="#8c8c8c", label=label)
+        for label, colour in _COLOURS.items()
+    ]
+    # Outside of the axes it would cover a neighbour or a title; a frame keeps it apart from cells.
+    ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0, frameon=True)
 
 
 def _draw_weights(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
@@ -439,7 +442,7 @@ def _places(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, Hos
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
         what = "be an array, or the pair of latitudes and longitudes"
-        raise wrong_type("coordinates", what, f"{len(coordinates)} things")
+        raise wrong_type("coordinates", what, counted(len(coordinates), "thing"))
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )

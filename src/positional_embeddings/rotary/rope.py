@@ -63,7 +63,7 @@ class RoPE(checks.CheckedLayer):
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
     device and dtype of each `x`. It keeps them: a few pages of positions for each, together
     no longer than `seq_len`; pickles and copies start without. With CuPy each stream has tables
-    of its own, so that any number of streams may share a layer: those of the latest 16 streams,
+    of its own, so that any number of streams may share a layer. Tables of the latest 16 streams,
     dtypes and orders in memory are kept, and others are copied to the device again. Before a graph
     is captured on a stream, call the layer there once.
 

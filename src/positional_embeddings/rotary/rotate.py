@@ -225,7 +225,7 @@ HOST_BLOCK_PAIRS = 2**14
 ACCELERATOR_BLOCK_PAIRS = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 MOST_DOUBLED_NUMBERS = 2**16
-# The size from which on a result is written past the caches, which do not hold it beside `x`.
+# From this size on a result is written past the caches, which cannot hold both it and `x`.
 STREAMED_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"

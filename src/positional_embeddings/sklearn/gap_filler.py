@@ -48,10 +48,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         returned. "index" is the index of a pandas table or series, of one level. If None, rows
         follow one another at equal steps, whatever the index, and each table is filled from itself.
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
-        Periods of seasons, of which the record has 2.5 cycles or more, each beside those before it,
-        in the unit of the positions, or in rows. "auto" is day, week and year for times, and none
-        for numbers. In times, spans are as "12h", numbers are days, and "day", "week", "month",
-        "quarter" and "year" follow the clock.
+        Periods of seasons, in the unit of the positions, or in rows. One is used if the record has
+        2.5 cycles or more, and the periods before it leave a season of it over. "auto" is day, week
+        and year for times, and none for numbers. In times, spans are as "12h", numbers are days,
+        and "day", "week", "month", "quarter" and "year" follow the clock.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock parts of the calendar follow. If None, the zone of
         the positions. Times without a zone show a clock already, and are refused with `time_zone`.
@@ -165,7 +165,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X : table or series, shape (rows, columns)
             As in `fit`; rows may be elsewhere. What was measured in it joins the samples of `fit`,
             and takes the place of one at the same position. If `positions` is None, another table
-            is filled from itself alone, since its rows have no place among those of `fit`.
+            is filled from itself alone, since its rows have no place among the rows of `fit`.
 
         Returns
         -------
@@ -346,7 +346,7 @@ def _samples_of(rows: _Rows, j: int) -> Array:
 
 
 def _joined(samples: HostArray, fitted: HostArray) -> Array:
-    """Return samples beside those of `fit` at other places; those of `fit` if none is new."""
+    """Return samples, and the samples of `fit` elsewhere; only these if none is new."""
     if set(map(tuple, samples)) <= set(map(tuple, fitted)):
         return fitted
     taken = set(map(tuple, samples[:, :-1]))

@@ -50,7 +50,7 @@ class KnownGaps:
         self.periods = [p for p in periods if least <= p._length() <= most]
         seen = np.full(n, fill_value=True)
         layout = self._layout_of(self._x, seen)
-        # The periods that are there, each beside those before it, for each width of the attention.
+        # The periods that are there after the ones before are taken out, for each width.
         self._known: list[list[int]] = [[] for _ in WIDTHS]
         for (known, width), i in product(zip(self._known, WIDTHS, strict=True), range(len(layout))):
             if fit_seasons([layout[j] for j in [*known, i]], seen, self._y, width)[1]:
@@ -136,7 +136,7 @@ class KnownGaps:
         freedom = max(windows - np.count_nonzero(weights), 1)
         squares = windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2
         variances = np.stack([nnls(powers, square)[0] for square in squares], axis=1)
-        # With nothing measured in a phase, its errors may be those of the worst one.
+        # With nothing measured in a phase, its errors may be as large as the worst phase's.
         mean = worst = squares[1].mean() or 1.0
         for cells in layout:
             phase = cells.cell[wanted] % cells.phases

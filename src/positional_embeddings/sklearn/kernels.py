@@ -319,7 +319,7 @@ class SphereKernel(Factor):
         first two, in this order.
     kernel : {"gaussian", "matern"}, optional
         Kernel of `spherical_encoding` that the weights are, with all its degrees to 1023. If None,
-        they are those of the formula above.
+        they are as in the formula above.
     nu : float, optional
         Smoothness of the kernel "matern", 0.5 or more; 1.5 if None.
 

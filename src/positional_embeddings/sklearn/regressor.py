@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import is_real_floating
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.quiet import warn_caller
@@ -385,7 +385,7 @@ def _codes_of(groups: Any, X: Array) -> HostArray:
     except ValueError:  # lists of different lengths
         raise wrong_value("groups", "be an array", shown(groups)) from None
     if labels.shape != (X.shape[0],):
-        what = f"have one value for each of {X.shape[0]} samples"
+        what = f"have one value for each of {counted(X.shape[0], 'sample')}"
         raise wrong_value("groups", what, f"shape {labels.shape}")
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 
-# A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number beside numbers.
+# A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number for times that
+# are numbers.
 Duration: TypeAlias = Any
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.

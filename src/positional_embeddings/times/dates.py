@@ -43,7 +43,7 @@ def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
         pyarrow), a series of polars, an array of xarray, or dates, datetimes and timedeltas of
         Python and dates of cftime: one, a list, or an array of objects. Dates with a time zone are
         taken in UTC. In the calendars "noleap", "all_leap" and "360_day" of climate models, days
-        are those of the calendar itself; other dates of cftime are points in time.
+        are counted in the calendar itself; other dates of cftime are points in time.
     origin : str, date, datetime, numpy.datetime64 or date of cftime, default "1970-01-01"
         The date that becomes 0, in UTC if it has a time zone; one of the same calendar, or the
         default, for dates of a climate model. Spans of time do not use it.

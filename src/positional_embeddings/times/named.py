@@ -11,7 +11,7 @@ from math import inf, pi
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.encodings import features, sinusoidal
@@ -73,9 +73,7 @@ _OCTAVES = 4
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 _LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
 
-_OF_NUMBERS = (
-    " Convert dates, as with pandas.to_datetime; numbers beside them need their own encoder."
-)
+_OF_NUMBERS = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
 _OF_PLACES = """ Give each place an encoder of its own:
 place = PositionalEncoder("spherical", degree=6)
 make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
@@ -219,7 +217,7 @@ class RandomFourier:
         if len(lengths) == 1:
             lengths = lengths * len(coordinates)
         if len(lengths) != len(coordinates):
-            what = f"be one length, or one for each of {len(coordinates)} features"
+            what = f"be one length, or one for each of {counted(len(coordinates), 'feature')}"
             raise wrong_value("length_scale", what, shown(length_scale))
         self.lengths = [
             coordinate.checked("length_scale", length, check=checks.positive_number)[0]

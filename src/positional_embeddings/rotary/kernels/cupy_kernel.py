@@ -87,8 +87,8 @@ def _launch(
 ) -> Launch | None:
     """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
 
-    Adjacent have to be the numbers of a row of features, or those of one feature along another
-    axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
+    Adjacent numbers have to be the features of a row, or one feature along another axis, such as
+    a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
     axes = merged_axes(shapes, strides, axis, layout)
     number, angle = (NUMBER_BYTES[dtype] for dtype in dtypes)
@@ -131,7 +131,7 @@ def _launch(
 def _order(has_angles: list[bool]) -> list[int] | None:
     """Return which axes are vectors, rows, groups and repeats, -1 if none; None if they are more.
 
-    Repeats have the same angles. The only axis beside the vectors is one of rows.
+    Repeats have the same angles. Besides the vectors there is only an axis of rows.
     """
     outer = list(range(1, len(has_angles)))
     same = [a for a in outer if not has_angles[a]]
