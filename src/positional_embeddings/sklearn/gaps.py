@@ -51,7 +51,7 @@ class KnownGaps:
         least, most = _STEPS * self._step, span / _CYCLES
         self.periods = [p for p in periods if least <= p._length() <= most]
         seen = np.full(n, fill_value=True)
-        layout = self._layout_of(self._x, seen)
+        layout = self._layout_of(self._x)
         # The periods that are there, each beside those before it, for each width of the attention.
         self._known: list[list[int]] = [[] for _ in WIDTHS]
         for (known, width), i in product(zip(self._known, WIDTHS, strict=True), range(len(layout))):
@@ -62,11 +62,10 @@ class KnownGaps:
     def predict(self, places: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if asked for."""
         mean, std = np.full((2, places.shape[0]), nan)
-        x, at = np.unique(np.concatenate([self._x, places[:, 0]]), return_inverse=True)
-        samples, at = np.split(at, [self._x.size])
-        y = np.zeros_like(x)
-        seen, y[samples] = np.isin(np.arange(x.size), samples), self._y
-        layout = self._layout_of(x, seen)
+        x = np.union1d(self._x, places[:, 0])
+        at, seen, y = np.searchsorted(x, places[:, 0]), np.isin(x, self._x), np.zeros_like(x)
+        y[seen] = self._y
+        layout = self._layout_of(x)
         said = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
         for key, length, gap in self._gaps(places):
@@ -81,12 +80,11 @@ class KnownGaps:
 
     def never_measured(self, places: HostArray) -> list[PeriodicKernel]:
         """Return the periods of which places have a phase that was never measured."""
-        x = np.concatenate([self._x, places[:, 0]])
-        layout = self._layout_of(x, np.arange(x.size) < self._x.size)
+        layout = self._layout_of(np.union1d(self._x, places[:, 0]))
         return [cells.period for cells in layout if cells.is_never.any()]
 
-    def _layout_of(self, x: HostArray, seen: HostArray | None = None) -> list[Cells]:
-        seen = np.full(x.size, fill_value=True) if seen is None else seen
+    def _layout_of(self, x: HostArray) -> list[Cells]:
+        seen = np.isin(x, self._x)
         return [Cells(period, x, seen, self._step) for period in self.periods]
 
     def _gaps(self, places: HostArray) -> Iterator[tuple[tuple[int, int], float, HostArray]]:

@@ -189,7 +189,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     to 3 % where noise grows, and a third of the rain in a record of daily rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
-    gaps that are wider. Give such gaps a kernel of their width.
+    gaps that are wider. Give such gaps a kernel of their width. Where nights, or weekends, were
+    never measured, bands are as if these were like the rest: `GapFiller` warns of them.
 
     References
     ----------
