@@ -617,6 +617,18 @@ WRONG = [
     ),
     (
         PositionalEncoder(),
+        pd.DataFrame({"x": [1.0, "deep"]}),
+        TypeError,
+        "`X['x']` must hold numbers or dates, got text, 'deep'.",
+    ),
+    (
+        PositionalEncoder(),
+        np.array([[0.0], [1e300]]),
+        ValueError,
+        "`X` must range over 2**-62 to 2**99 in column 'x0' if `wavelengths` is None, got 1e+300. Count it in another unit.",
+    ),
+    (
+        PositionalEncoder(),
         pl.LazyFrame({"x": [1.0]}),
         TypeError,
         "`X` must be a table in memory, got polars.lazyframe.frame.LazyFrame. Pass X.collect().",

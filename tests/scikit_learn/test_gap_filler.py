@@ -645,6 +645,21 @@ ERRORS = {
         ValueError,
         r'`periods` must be "auto", and `time_zone` None, with an estimator or several coor',
     ),
+    "large numbers": (
+        lambda: GapFiller().fit([[1.0], [1e101], [np.nan]]),
+        ValueError,
+        r"`X` must be within 1e\+100 of 0, got 1e\+101 or beyond",
+    ),
+    "large positions": (
+        lambda: GapFiller(positions="index").fit(frame_at([0.0, -1e101, 1.0])),
+        ValueError,
+        r"`positions` must be within 1e\+100 of 0, got 1e\+101 or beyond",
+    ),
+    "small positions": (
+        lambda: GapFiller(positions=[0]).fit([[0.0, 1.0], [1e-101, np.nan]]),
+        ValueError,
+        "`positions` must vary by 1e-100 or more in a column, or not at all, got 1e-101",
+    ),
     "zone of an estimator": (
         lambda: GapFiller(positions=[0, 1], time_zone="UTC").fit(np.ones((3, 3))),
         ValueError,
@@ -719,3 +734,18 @@ def test_errors(name):
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_places_far_apart():
+    """One place or half of them far from the others change little of a gap among these."""
+    at, apart = np.arange(200.0), 1e9
+    y = np.sin(at / 8) + 0.1 * np.random.default_rng(0).normal(size=200)
+    stds = []
+    for places in (at, np.where(at == 199, apart, at), np.where(at > 100, apart + at, at)):
+        table = np.column_stack([places, np.where((at >= 50) & (at < 60), np.nan, y)])
+        filler = GapFiller(positions=[0])
+        np.testing.assert_allclose(filler.fit_transform(table)[50:60, 1], y[50:60], atol=0.3)
+        stds.append(filler.transform_std(table)[50:60, 1])
+        between = filler.transform_std([[0.4 * apart, np.nan]])[0, 1]
+        assert 0 < between < 2 * np.ptp(y)
+    np.testing.assert_allclose(stds[1:], [stds[0]] * 2, rtol=0.3)

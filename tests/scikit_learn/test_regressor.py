@@ -688,7 +688,10 @@ def test_extreme_weights():
         model = AttentionRegressor().fit(x, y, np.full(len(y), weight))
         np.testing.assert_allclose(model.predict(x), expected, rtol=1e-12)
     apart = 10.0 ** np.linspace(-200, 200, len(y))
-    assert np.isfinite(AttentionRegressor().fit(x, y, apart).predict(x)).all()
+    with pytest.warns(UserWarning, match="Fewer than 10 samples have nearly all") as caught:
+        assert np.isfinite(AttentionRegressor().fit(x, y, apart).predict(x)).all()
+    assert caught[0].filename == __file__
+    AttentionRegressor().fit(x, y, np.where(np.arange(len(y)) < 10, 1.0, 1e-9))  # these are enough
 
 
 def test_a_time_zone_needs_a_period_of_the_calendar():
@@ -1001,6 +1004,17 @@ def test_float32_stays_float32():
     assert model.predict(np.arange(3)[:, None]).dtype == np.float64
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [("f2", 1e6), ("f4", 1e100)])
+def test_numbers_that_are_too_large_for_the_dtype_of_places(dtype, scale):
+    x, y = samples(1)
+    expected = AttentionRegressor(GaussianKernel(0.7)).fit(x, y).predict(x, return_std=True)
+    for fitted_to in (x.astype(dtype), x):
+        model = AttentionRegressor(GaussianKernel(0.7)).fit(fitted_to, scale * y)
+        for got, own in zip(model.predict(x.astype(dtype), return_std=True), expected, strict=True):
+            assert got.dtype == np.float64
+            np.testing.assert_allclose(got / scale, own, atol=0.02)
+
+
 ESTIMATORS = {
     "default": AttentionRegressor(),
     "mean": AttentionRegressor(local_linear=False, length_scale=0.5),
@@ -1260,8 +1274,33 @@ ERRORS = {
     ),
     "text for weights": (
         lambda: fitted(weight=["a", "b", "c", "d"]),
+        TypeError,
+        "`sample_weight` must hold numbers, got text",
+    ),
+    "dates for weights": (
+        lambda: fitted(weight=np.ones(4, dtype="datetime64[D]")),
+        TypeError,
+        "`sample_weight` must hold real numbers, got numpy.ndarray of shape",
+    ),
+    "text among numbers": (
+        lambda: AttentionRegressor().fit(np.array([[1.0], ["b"]], dtype=object), [1.0, 2.0]),
+        TypeError,
+        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\.$",
+    ),
+    "text for y": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, "b"], dtype=object)),
+        TypeError,
+        "`y` must hold numbers, got text",
+    ),
+    "y that is missing": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, None])),
         ValueError,
-        "could not convert string to float: 'a'",
+        r"`y` must be within 1e\+150 of 0, got a missing number",
+    ),
+    "y far below 0": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), [-1e160, 1.0]),
+        ValueError,
+        r"`y` must be within 1e\+150 of 0, got 1e\+160 or beyond",
     ),
     "text for dates": (
         lambda: AttentionRegressor().fit(np.array([["2024-01-01"], ["2024-01-02"]]), [1.0, 2.0]),

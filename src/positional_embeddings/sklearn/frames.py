@@ -4,6 +4,7 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 """
 
 from datetime import tzinfo
+from math import nan
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
@@ -58,24 +59,27 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
 
 
 def _kind_of(column: Table) -> str:
-    """Return "dates", "spans", "numbers", or the first one of periods or text that is no number."""
+    """Return "dates", "spans" or "numbers", or the first period or text that is no number."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
     if kind == "m" or name.startswith("Duration"):
         return "spans"
     if kind == "M" or name.startswith("Date"):
         return "dates"
     if kind in "OUT":
-        objects = column if name in ("object", "Object") else ()
-        if any(dates.is_date(value) and not dates.is_missing(value) for value in objects):
+        present = (value for value in column if not dates.is_missing(value))
+        first = next(present, nan)
+        may_differ = name in ("object", "Object") or isinstance(first, str)
+        values = [first, *present] if may_differ else [first]
+        if any(map(dates.is_date, values)):
             return "dates"
-        first = next((value for value in column if not dates.is_missing(value)), None)
-        if hasattr(first, "to_timestamp"):
-            return f"periods, {first!r}"
-        try:
-            if isinstance(first, str):
-                float(first)
-        except ValueError:
-            return f"text, {str(first)!r}"
+        for value in values:
+            try:
+                float(value)
+            except ValueError:
+                return f"text, {str(value)!r}"
+            except TypeError:  # others are scikit-learn's to refuse
+                if hasattr(value, "to_timestamp"):
+                    return f"periods, {value!r}"
     return "numbers"
 
 
@@ -147,6 +151,15 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
         if not is_plain or column not in known:
             raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
     return [known.index(column) % n_columns for column in columns]
+
+
+def check_extents(name: str, columns: HostArray, least: float) -> None:
+    """Check that the numbers of each column, (columns, rows), vary by so much, or not at all."""
+    extents = np.ptp(columns, axis=1)
+    small = extents[(extents > 0) & (extents < least)]
+    if small.size:
+        what = f"vary by {least} or more in a column, or not at all"
+        raise wrong_value(name, what, f"{small[0]:g}", " Count them in a smaller unit.")
 
 
 def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:

@@ -21,6 +21,9 @@ from positional_embeddings.times.durations import duration_of, listed
 # The periods of times that are looked for.
 _CALENDAR = ("day", "week", "year")
 
+# The largest number of which curvatures between neighbours, and their inverses, are finite.
+_LARGEST = 1e100
+
 
 class _Rows(NamedTuple):
     """A table as numbers, and where its rows are."""
@@ -295,6 +298,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             columns = [self._times["X"][j] for j in at] if self._times["X"] else columns * len(at)
         if np.isnan(places).any():
             raise wrong_value("positions", "have no gaps", "NaN among them")
+        for name, numbers in ("X", values), ("positions", places):
+            most = np.nanmax(abs(numbers), initial=0.0)
+            if most > _LARGEST:
+                raise wrong_value(name, f"be within {_LARGEST} of 0", f"{most:g} or beyond")
+        frames.check_extents("positions", places.T, 1 / _LARGEST)
         return _Rows(values, places, at, columns)
 
     def _index(self, X: frames.Table) -> Array:

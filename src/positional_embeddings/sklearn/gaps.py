@@ -31,6 +31,7 @@ class Way(NamedTuple):
     length: float
     weights: HostArray  # (candidates,)
     variances: HostArray  # (powers, 2): of the errors; and of straight lines in the worst phase
+    most: HostArray  # (2,): the largest squared errors, which no variance exceeds
 
 
 class KnownGaps:
@@ -45,11 +46,12 @@ class KnownGaps:
         self._unit = abs(y - self._level).max() or 1.0
         self._y = np.bincount(at, (y - self._level) / self._unit) / counts
         n, span = self._x.size, self._x[-1] - self._x[0]
-        self._step = max(np.median(np.diff(self._x)), span / (4 * n)) if n > 2 else span
+        self._median_step = np.median(np.diff(self._x)) if n > 2 else span
+        self._step = max(self._median_step, span / (4 * n))  # a cell for each
         least, most = _STEPS * self._step, span / _CYCLES
         self.periods = [p for p in periods if least <= p._length() <= most]
         seen = np.full(n, fill_value=True)
-        layout = self._layout_of(self._x, seen)
+        layout = self._layout_of(self._x)
         # The periods that are there after the ones before are taken out, for each width.
         self._known: list[list[int]] = [[] for _ in WIDTHS]
         for (known, width), i in product(zip(self._known, WIDTHS, strict=True), range(len(layout))):
@@ -60,11 +62,10 @@ class KnownGaps:
     def predict(self, places: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if asked for."""
         mean, std = np.full((2, places.shape[0]), nan)
-        x, at = np.unique(np.concatenate([self._x, places[:, 0]]), return_inverse=True)
-        samples, at = np.split(at, [self._x.size])
-        y = np.zeros_like(x)
-        seen, y[samples] = np.isin(np.arange(x.size), samples), self._y
-        layout = self._layout_of(x, seen)
+        x = np.union1d(self._x, places[:, 0])
+        at, seen, y = np.searchsorted(x, places[:, 0]), np.isin(x, self._x), np.zeros_like(x)
+        y[seen] = self._y
+        layout = self._layout_of(x)
         said = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
         for key, length, gap in self._gaps(places):
@@ -72,18 +73,18 @@ class KnownGaps:
             # Where a phase was never measured, hidden windows speak of others: a straight line.
             mean[gap] = np.where(is_never[gap], said[0, gap], way.weights @ said[:, gap])
             variances = _powers(self._x, places[gap, 0], way.length) @ way.variances
+            variances = np.minimum(variances, way.most)
             std[gap] = np.sqrt(np.where(is_never[gap], variances[:, 1], variances[:, 0]))
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
 
     def never_measured(self, places: HostArray) -> list[PeriodicKernel]:
         """Return the periods of which places have a phase that was never measured."""
-        x = np.concatenate([self._x, places[:, 0]])
-        layout = self._layout_of(x, np.arange(x.size) < self._x.size)
+        layout = self._layout_of(np.union1d(self._x, places[:, 0]))
         return [cells.period for cells in layout if cells.is_never.any()]
 
-    def _layout_of(self, x: HostArray, seen: HostArray | None = None) -> list[Cells]:
-        seen = np.full(x.size, fill_value=True) if seen is None else seen
+    def _layout_of(self, x: HostArray) -> list[Cells]:
+        seen = np.isin(x, self._x)
         return [Cells(period, x, seen, self._step) for period in self.periods]
 
     def _gaps(self, places: HostArray) -> Iterator[tuple[tuple[int, int], float, HostArray]]:
@@ -97,7 +98,7 @@ class KnownGaps:
         sides = np.where(is_inside, 0, np.where(before < after, 1, -1))
         for side in (-1, 1):  # as far as the farthest place
             lengths[sides == side] = lengths[sides == side].max(initial=0.0)
-        lengths = np.clip(lengths, self._step / 2 or 1.0, half or 1.0)
+        lengths = np.clip(lengths, self._median_step / 2 or 1.0, half or 1.0)
         octaves = np.round(np.log2(lengths)).astype(int)
         for side, octave in np.unique([sides, octaves], axis=1).T.tolist():
             at = np.flatnonzero((sides == side) & (octaves == octave))
@@ -126,7 +127,7 @@ class KnownGaps:
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         if not rounds:
             candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
-            return Way(length, np.eye(candidates)[0], np.full((3, 2), nan))
+            return Way(length, np.eye(candidates)[0], np.full((3, 2), nan), np.full(2, nan))
         wanted = np.concatenate([at for _, at in rounds])
         said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
         errors = (np.concatenate(said, axis=1) - y[wanted]).T
@@ -134,7 +135,7 @@ class KnownGaps:
         windows = sum(1 + np.count_nonzero(abs(np.diff(at)) > 1) for _, at in rounds)
         weights = _convex(errors, windows)
         freedom = max(windows - np.count_nonzero(weights), 1)
-        squares = windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2
+        squares = np.stack([windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2])
         variances = np.stack([nnls(powers, square)[0] for square in squares], axis=1)
         # With nothing measured in a phase, its errors may be as large as the worst phase's.
         mean = worst = squares[1].mean() or 1.0
@@ -142,7 +143,8 @@ class KnownGaps:
             phase = cells.cell[wanted] % cells.phases
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
-        return Way(length, weights, variances * [1.0, worst / mean])
+        worse = np.array([1.0, worst / mean])
+        return Way(length, weights, variances * worse, squares.max(axis=1) * worse)
 
 
 # Bridges over gaps.

@@ -128,7 +128,7 @@ class Fourier:
         self, coordinates: Coordinates, *, wavelengths: Any = None, arrangement: str = "interleaved"
     ) -> None:
         self.wavelengths = [
-            _octaves(c.values) if wavelengths is None else c.checked("wavelengths", wavelengths)
+            _octaves(c) if wavelengths is None else c.checked("wavelengths", wavelengths)
             for c in coordinates
         ]
         self.labels = [durations.labels_of("wavelengths", waves) for waves in self.wavelengths]
@@ -355,11 +355,15 @@ def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
     return list(lengths) or None, bool(extent >= _CYCLES_OF_TREND * longest)
 
 
-def _octaves(column: Column) -> list[Duration]:
+def _octaves(coordinate: Coordinate) -> list[Duration]:
     """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
+    column = coordinate.values
     if not isinstance(column, Times):
         low, high = _bounds(column)
         longest = 2 * (high - low) if high > low else 1.0
+        if not 2 ** (_OCTAVES - 1) * features.SHORTEST <= longest <= features.LONGEST:
+            what = f"range over 2**-62 to 2**99 in {coordinate.place} if `wavelengths` is None"
+            raise wrong_value("X", what, longest / 2, " Count it in another unit.")
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
     longest = max(2 * calendar.extent_of(column.utc) or calendar.DAY, 2 ** (_OCTAVES - 1))
