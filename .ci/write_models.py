@@ -81,6 +81,7 @@ FULL_LISTS = {
 # Keys of the head's size where attributes of configurations have other names for it.
 NAMES = {
     "bloom": {"hidden_size": "n_embed"},
+    "exaone": {"num_hidden_layers": "num_layers"},
     "falcon": {"hidden_size": "n_embed"},
     "longcat_flash": {"num_hidden_layers": "num_layers"},
     "nemotron_h": {"head_dim": "attention_head_dim"},
@@ -113,6 +114,8 @@ REFUSED = {
     "deepseek_v4": "it rotates its output back, too, and layers that compress keys have the base "
     "`compress_rope_theta`: build a `RoPE` for each kind of layers",
     "efficientloftr": PLACES,
+    "dory": "its configuration lists attention and MLP as layers of their own, and layers in the "
+    "middle attend several times: build a `RoPE` for each type of layers, of its own base",
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs are the column's and the row's in turns, of equal frequencies",
     "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
@@ -220,7 +223,10 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
         facts["has_scaling"] = False
     default = re.search(r'get\("mrope_section", (\[[\d, ]+\])\)', code)
     if default and "sections" in facts and facts["sections"] != "unknown":
-        facts["mrope_section"] = json.loads(default[1])
+        # That of the configuration comes before the code's.
+        plain = made(config_class, rope_parameters={"rope_type": "default"})
+        own = (plain.get("rope_parameters") or {}).get("mrope_section")
+        facts["mrope_section"] = own or json.loads(default[1])
     values = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
     original = values.get("original_max_position_embeddings")
     if isinstance(original, int):
@@ -230,8 +236,11 @@ def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
 def code_of(config_class: Any) -> tuple[str, str]:
     """Return the code of a class of configurations, and that of its models."""
     path = Path(inspect.getfile(config_class))
-    code = path.with_name(path.name.replace("configuration_", "modeling_"))
-    return path.read_text(), code.read_text() if code.exists() else ""
+    name = path.name.replace("configuration_", "modeling_")
+    files = driver.code_files(config_class)
+    # A folder with several files has one for each of its configurations.
+    own = [code for code in files if code.name == name or code.parent != path.parent]
+    return path.read_text(), "".join(code.read_text() for code in own)
 
 
 def reads(config_class: Any) -> dict[str, Any]:
@@ -413,16 +422,12 @@ def check_defaults(config_class: Any, facts: dict[str, Any]) -> None:
 
 def is_rotary(config_class: Any) -> bool:
     """Tell whether the code of a configuration's models speaks of rotation."""
-    folder = Path(inspect.getfile(config_class)).parent
-    sources = [path.read_text() for path in folder.glob("modeling_*.py")]
-    return any(re.search("[Rr]otary|rope_|RoPE|Rope", source) for source in sources)
+    return bool(re.search("[Rr]otary|rope_|RoPE|Rope", driver.code_of(config_class)))
 
 
 def ropes_of(config: Any, facts: dict[str, Any]) -> list[RoPE | None] | str:
     """Return the embeddings that facts lead to, or why there are none."""
-    values = config.to_dict()
-    if getattr(config, "layer_types", None):
-        values["layer_types"] = config.layer_types
+    values = hf_attention.values_of(config)
     known_facts.models()[values["model_type"]] = facts
     try:
         return RoPE.layers_from_hf_config(values, LENGTH, feature_axis=-1, seq_axis=-2)

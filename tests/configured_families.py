@@ -65,6 +65,10 @@ def capped(cap):
     return lambda x: cap * np.tanh(x / cap)
 
 
+def plus(first, second):
+    return lambda x: first(x) + second(x)
+
+
 def relu_squared(x):
     return relu(x) ** 2
 
@@ -77,6 +81,16 @@ def softmax_of_most(count, *, of_all=False):
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
         shares = np.where(is_among, powers, 0)
         return shares / (powers if of_all else shares).sum(axis=-1, keepdims=True)
+
+    return shares
+
+
+def sigmoid_of_most(count):
+    """Return the sigmoid of the largest scores, 0 for the others."""
+
+    def shares(scores):
+        is_among = scores >= np.sort(scores, axis=-1)[..., -count, None]
+        return np.where(is_among, 1 / (1 + np.exp(-scores)), 0)
 
     return shares
 
@@ -100,6 +114,11 @@ def plain_mlp(at, activation, first="mlp.up_proj", second="mlp.down_proj"):
 def joined_mlp(at, activation, width, both="mlp.gate_up_proj", down="mlp.down_proj"):
     gate, up = at.parts(both, width, width)
     return gated(gate, activation, up, at.linear(down))
+
+
+def gated_by(at, activation, name):
+    gate, up, down = (at.linear(f"{name}.{x}_proj") for x in ("gate", "up", "down"))
+    return gated(gate, activation, up, down)
 
 
 def head_norms(at, norm="rms_norm", name="norm"):
@@ -195,13 +214,18 @@ def bitnet(config, w):
     return stack(w, config, layer)
 
 
-def cohere2(config, w):
+def cohere2(config, w, mlp=lambda at: at.gated(silu)):
     def layer(at, _):
-        layer = with_layer_norms(at, at.gated(silu), mlp_norm="input_layernorm")
+        layer = with_layer_norms(at, mlp(at), mlp_norm="input_layernorm")
         return layer._replace(is_parallel=True)
 
     model = stack(w, config, layer, final=w.layer_norm("model.norm"))
     return model._replace(head=then(model.head, times(config.logit_scale)))
+
+
+def cohere2_moe(config, w):
+    shares = softmax_of_most(config.num_experts_per_tok)
+    return cohere2(config, w, partial(experts, shares=shares))
 
 
 def deepseek(config, w):
@@ -220,6 +244,13 @@ def minicpm3(config, w):
     embed = w.embedding("model.embed_tokens", config.scale_emb)
     head = then(model.head, times(1 / config.logits_scaling))
     return model._replace(layers=layers, embed=embed, head=head)
+
+
+def flint(config, w):
+    def layer(at, _):
+        return llama_layer(at, attention={"sinks": at["self_attn.sinks"]}, **head_norms(at))
+
+    return stack(w, config, layer)
 
 
 def gemma(config, w):
@@ -276,10 +307,14 @@ def granite_swa(config, w):
     return granite(config, w, weights=["sinks"])
 
 
-def granitemoe(config, w):
+def granitemoe(config, w, **options):
     shares, name = softmax_of_most(config.num_experts_per_tok), "block_sparse_moe"
     mlp = partial(experts, shares=shares, router=f"{name}.router", name=f"{name}.experts")
-    return granite(config, w, mlp)
+    return granite(config, w, mlp, **options)
+
+
+def granitemoe_swa(config, w):
+    return granitemoe(config, w, weights=["sinks"])
 
 
 def jais2(config, w):
@@ -287,6 +322,43 @@ def jais2(config, w):
         return with_layer_norms(at, plain_mlp(at, relu_squared))
 
     return stack(w, config, layer, final=w.layer_norm("model.norm"))
+
+
+def kolibri1(config, w):
+    shares = sigmoid_of_most(config.num_experts_per_tok)
+
+    def layer(at, _):
+        own, of_all = experts(at, shares), gated_by(at, silu, "mlp.shared_experts")
+        norms = {
+            "after_attention": at.rms_norm("post_self_attn_layernorm"),
+            "after_mlp": at.rms_norm("post_mlp_layernorm"),
+        }
+        return llama_layer(at, mlp=lambda _: plus(own, of_all), **norms, **head_norms(at))
+
+    return stack(w, config, layer)
+
+
+def lfm3(config, w):
+    def layer(at, _):
+        after_attention, after_mlp = at.rms_norm("post_operator_norm"), at.rms_norm("post_ffn_norm")
+        norm, mlp_norm = at.rms_norm("operator_norm"), at.rms_norm("ffn_norm")
+        first, second, third = (at.linear(f"feed_forward.w{i}") for i in (1, 2, 3))
+        mlp, norms = gated(first, silu, third, second), head_norms(at)
+        layer = Layer(norm, at.qkv(), at.linear("self_attn.o_proj"), mlp_norm, mlp, **norms)
+        return layer._replace(after_attention=after_attention, after_mlp=after_mlp)
+
+    return stack(w, config, layer, final=w.rms_norm("model.embedding_norm"))
+
+
+def mimo_v2_flash(config, w):
+    def layer(at, i):
+        has_sinks = config.layer_types[i] == "sliding_attention"
+        q, k, v = at.qkv()
+        sinks = {"sinks": at["self_attn.sinks"]} if has_sinks else {}
+        values = then(v, times(config.attention_value_scale))
+        return llama_layer(at, attention=sinks)._replace(qkv=(q, k, values))
+
+    return stack(w, config, layer)
 
 
 def mixtral(config, w):

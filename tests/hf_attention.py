@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from contextlib import nullcontext, suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -332,8 +332,10 @@ AFTER = (
 FACTOR = "its queries and keys are multiplied by `qk_scale_factor` as they are normalized"
 SPARSE = "its attention to long sequences is sparse, or an approximation"
 BY_POSITION = "its queries are multiplied by a factor of their position: attend by layers by hand"
+DISTANCES = "a learned bias of the distance of tokens is added to its scores"
 REFUSED = {
     **dict.fromkeys(("deberta", "deberta-v2"), "terms of relative positions add to its scores"),
+    **dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), DISTANCES),
     "longcat_flash": "each of its layers has two attentions",
     "beam": BY_POSITION,
     **dict.fromkeys(("big_bird", "canine", "longformer", "mra", "nystromformer", "yoso"), SPARSE),
@@ -341,6 +343,7 @@ REFUSED = {
     "diffllama": "its output is the difference of two attentions",
     **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), AFTER),
     **dict.fromkeys(("muse_glimmer_text", "muse_spark_text"), FACTOR),
+    "unlimited_ocr_text": "its queries see the whole prompt, and of later keys the newest",
 }
 # Rules that no key of a default configuration tells; the comparison holds them to the models.
 RULES = {
@@ -489,7 +492,7 @@ def _facts_of(config_class, config, types):
     variants = [(other, seen), (small, None)]
     others = VARIANTS.get(name, ())
     variants += [(smaller(config_class(**changes | more)), None) for more in others]
-    if "mscale_all_dim" in inspect.getsource(sys.modules[model_module(config_class)]):
+    if "mscale_all_dim" in driver.code_of(config_class):
         facts["has_mscale"] = True
         long = copy.deepcopy(small)
         base = {"rope_theta": (long.rope_parameters or {}).get("rope_theta", 1e4)}
@@ -532,7 +535,7 @@ def turned(config_class, changes, facts, *, rotates):
     whole = flat(config_class(**changes).to_dict())
     plain = PreTrainedConfig().to_dict().keys()
     known = plain | keys_of(known_facts.Attention(**facts)) | facts.get("settled", {}).keys()
-    code = code_of(config_class)
+    code = driver.code_of(config_class)
     flags = {
         key: x
         for key, x in whole.items()
@@ -563,12 +566,6 @@ def turned(config_class, changes, facts, *, rotates):
     }
 
 
-def code_of(config_class):
-    """Return the code of the models of a configuration."""
-    folder = Path(inspect.getfile(config_class)).parent
-    return "".join(path.read_text(encoding="utf-8") for path in folder.glob("modeling_*.py"))
-
-
 def flat(values):
     """Return a configuration with its nested keys, too."""
     return values | nested(values)
@@ -578,7 +575,15 @@ def defaults_are_read(config_class, facts):
     """Tell whether what a configuration leaves out is as in transformers."""
     name = config_class.model_type
     found = [answer(values, facts) for values in (values_of(config_class()), {"model_type": name})]
-    return isinstance(found[1], str) or found[0] == found[1]
+    if isinstance(found[0], str) or isinstance(found[1], str):
+        return isinstance(found[1], str)
+    whole, left_out = ([layer and with_scale(layer) for layer in layers] for layers in found)
+    return whole == left_out
+
+
+def with_scale(layer):
+    """Return a layer with the scale that it has if none is given."""
+    return replace(layer, scale=layer.head_size**-0.5) if layer.scale is None else layer
 
 
 def answer(values, facts, longest=LONGEST):
@@ -598,11 +603,6 @@ def answer(values, facts, longest=LONGEST):
 
 LONG = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096}
 LONG |= {"mscale": 1.0, "mscale_all_dim": 0.7, "beta_fast": 32, "beta_slow": 1}
-
-
-def model_module(config_class):
-    """Return the name of the module that has the models of a configuration."""
-    return config_class.__module__.replace("configuration_", "modeling_")
 
 
 def described(config_class, config, given, seen):  # noqa: PLR0911, PLR0912, PLR0915 - a reason each
@@ -696,7 +696,7 @@ def settled(config_class, facts, whole, changed_keys):
     keys = {key for key in {*whole, *own} - names if MEANS_ATTENTION.search(key)}
     derived = {"qk_head_dim", *DERIVED.get(config_class.model_type, ())}
     keys = {key for key in keys if key in derived or not KV_HEADS.search(key)}
-    classes = re.split(r"^(?=@|class |def )", code_of(config_class), flags=re.MULTILINE)
+    classes = re.split(r"^(?=@|class |def )", driver.code_of(config_class), flags=re.MULTILINE)
     inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
     converted = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
     read = keys_of(known_facts.Attention(**facts)) | {*READ}
@@ -718,8 +718,8 @@ def settled(config_class, facts, whole, changed_keys):
 # Keys that are read of all types, or of those whose code reads them.
 READ = (TOP_KEYS | {"max_position_embeddings", *OWN_KEYS}) - {"rope_interleave"}
 READ |= {*known_facts.layer_types().lists, *known_facts.layer_types().full_lists}
-# Keys that are published with a type, and are in no code of transformers.
-PUBLISHED = {"mimo_v2_flash": ["attention_chunk_size"]}
+# Keys that are published with a type, and are not read by the code of transformers.
+PUBLISHED = {"mimo_v2_flash": ["attention_chunk_size"], "sarvam_mla": ["q_head_dim"]}
 # Keys that a configuration computes from others, whatever is given, besides `qk_head_dim`.
 DERIVED = {"gpt_bigcode": ["num_key_value_heads"]}
 

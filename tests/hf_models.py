@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import inspect
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,18 +79,57 @@ def configs(folder):
     found = []
     for config_class in config_classes(folder):
         try:
-            found.append((config_class, config_class(**CHANGES.get(config_class.model_type, {}))))
+            config = config_class(**CHANGES.get(config_class.model_type, {}))
         except Exception:  # noqa: BLE001 - it checks its own defaults, and refuses them
-            found.append((config_class, None))
+            config = None
+        else:
+            # Else what differs between layers raises where it is read, even by `hasattr`.
+            config.allow_global_per_layer_attribute_access = True
+        found.append((config_class, config))
     return found
+
+
+def code_files(config_class):
+    """Return the files of the models of a class of configurations.
+
+    A folder without models has those of another folder, which `AutoModel` makes for it.
+    """
+    import transformers
+
+    others = [getattr(transformers, name) for name in _names_of_others(config_class)[:1]]
+    return _own_code_files(config_class) + [Path(inspect.getfile(other)) for other in others]
+
+
+def code_of(config_class):
+    """Return the code of the models of a class of configurations."""
+    return "".join(path.read_text(encoding="utf-8") for path in code_files(config_class))
+
+
+def code_modules(config_class):
+    """Return the modules of the models of a class of configurations."""
+    names = [f"{path.parent.name}.{path.stem}" for path in code_files(config_class)]
+    return [importlib.import_module(f"transformers.models.{name}") for name in names]
+
+
+def _own_code_files(config_class):
+    return sorted(Path(inspect.getfile(config_class)).parent.glob("modeling_*.py"))
+
+
+def _names_of_others(config_class):
+    """Return the names of the classes of models of a folder that has none."""
+    if _own_code_files(config_class):
+        return []
+    from transformers.models.auto import modeling_auto as auto
+
+    name = config_class.model_type
+    mappings = auto.MODEL_MAPPING_NAMES, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return [names[name] for names in mappings if name in names]
 
 
 def has_sections(config):
     """Tell whether the code of a model speaks of sections of features."""
-    folder = Path(inspect.getfile(type(config))).parent
-    sources = [path.read_text(encoding="utf-8") for path in folder.glob("modeling_*.py")]
     parameters = getattr(config, "rope_parameters", None)
-    return bool(parameters) and any("mrope_section" in source for source in sources)
+    return bool(parameters) and "mrope_section" in code_of(type(config))
 
 
 def model_classes(config):
@@ -99,16 +137,15 @@ def model_classes(config):
     from torch import nn
     from transformers import PreTrainedModel
 
-    folder = type(config).__module__.rpartition(".")[0]
+    others = _names_of_others(type(config))
     found = []
-    for path in sorted(Path(importlib.import_module(folder).__path__[0]).glob("modeling_*.py")):
-        module = importlib.import_module(f"{folder}.{path.stem}")
+    for module in code_modules(type(config)):
         for value in vars(module).values():
             own = inspect.isclass(value) and value.__module__ == module.__name__
             if (
                 own
                 and issubclass(value, PreTrainedModel)
-                and value.config_class is type(config)
+                and (value.config_class is type(config) or value.__name__ in others)
                 and value.forward is not nn.Module.forward
                 and "PreTrained" not in value.__name__
             ):
@@ -190,9 +227,7 @@ def part_classes(config):
     from torch import nn
 
     found = []  # as (kind, class, whether it takes this configuration)
-    folder = type(config).__module__.rpartition(".")[0]
-    for path in sorted(Path(importlib.import_module(folder).__path__[0]).glob("modeling_*.py")):
-        module = importlib.import_module(f"{folder}.{path.stem}")
+    for module in code_modules(type(config)):
         for value in vars(module).values():
             if not inspect.isclass(value) or not issubclass(value, nn.Module):
                 continue
@@ -404,10 +439,8 @@ def _seen_of(config, drive, parts, implementation, coordinates):
 
 def _functions(config):
     """Yield the functions of the modules of a model."""
-    folder = type(config).__module__.rpartition(".")[0]
-    for name, module in list(sys.modules.items()):
-        if name.startswith(f"{folder}.modeling_"):
-            yield from filter(inspect.isfunction, vars(module).values())
+    for module in code_modules(type(config)):
+        yield from filter(inspect.isfunction, vars(module).values())
 
 
 def _count_by(function, **sizes):

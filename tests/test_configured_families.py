@@ -23,6 +23,7 @@ from test_model_families import (
     VOCABULARY,
     WINDOW,
     YARN,
+    check,
     draw,
     float32_is_float64,
     padded,
@@ -57,6 +58,9 @@ OF_LLAMA_3 = {
     "high_freq_factor": 4.0,
 }
 SECTIONS = {"rope_parameters": {"rope_theta": 1e4, "mrope_section": [4, 2, 2]}}
+OF_TEXT = (
+    WINDOWED | {"hidden_size": 64, "use_sliding_window": True, "max_window_layers": 1} | SECTIONS
+)
 LAYER_NORM = "layer_norm_eps"
 # For each model type its class, its port, what is to be changed of its configuration, and the name
 # of epsilon there.
@@ -65,12 +69,24 @@ FAMILIES = {
     "arcee": ("Arcee", families.arcee, GROUPED),
     "bitnet": ("BitNet", families.bitnet, GROUPED),
     "cohere2": ("Cohere2", families.cohere2, MIXED | {"logit_scale": 0.5}, LAYER_NORM),
+    "cohere2_moe": (
+        "Cohere2Moe",
+        families.cohere2_moe,
+        MIXED | EXPERTS | {"logit_scale": 0.5, "num_experts": 4, "head_dim": 8},
+        LAYER_NORM,
+    ),
     "cwm": ("Cwm", families.llama, MIXED | WIDE | {"rope_parameters": OF_LLAMA_3}),
     "deepseek_v2": ("DeepseekV2", families.deepseek, DENSE),
     "deepseek_v3": ("DeepseekV3", families.deepseek, DENSE),
     "dots1": ("Dots1", families.with_head_norms, WIDE | {"first_k_dense_replace": 3}),
     "ernie4_5": ("Ernie4_5", families.llama, WIDE | {"use_bias": True}),
     "exaone4": ("Exaone4", families.exaone4, MIXED),
+    "exaone_moe": (
+        "ExaoneMoe",
+        families.with_head_norms,
+        MIXED | {"mlp_layer_types": ["dense"] * 3},
+    ),
+    "flint": ("Flint", families.flint, MIXED | WIDE | {"mlp_only_layers": [0, 1, 2]}),
     "gemma": ("Gemma", families.gemma, WIDE),
     "glm": ("Glm", families.glm, WIDE | {"attention_bias": True}),
     "glm4": ("Glm4", families.glm4, WIDE | {"attention_bias": True}),
@@ -98,8 +114,29 @@ FAMILIES = {
         families.granitemoe,
         GROUPED | EXPERTS | {"num_local_experts": 4, "attention_multiplier": 0.2},
     ),
+    "granitemoe_swa": (
+        "GraniteMoeSWA",
+        families.granitemoe_swa,
+        MIXED | EXPERTS | {"num_local_experts": 4, "attention_multiplier": 0.2},
+    ),
     "helium": ("Helium", families.llama, GROUPED | {"head_dim": 8}),
     "jais2": ("Jais2", families.jais2, GROUPED, LAYER_NORM),
+    "kolibri1": (
+        "Kolibri1",
+        families.kolibri1,
+        MIXED
+        | WIDE
+        | EXPERTS
+        | {"num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 24},
+    ),
+    "lfm3": ("Lfm3", families.lfm3, MIXED | WIDE | {"use_attention_gate": False}),
+    "mimo_v2_flash": (
+        "MiMoV2Flash",
+        families.mimo_v2_flash,
+        MIXED
+        | {"head_dim": 24, "v_head_dim": 12, "num_key_value_heads": 1}
+        | {"mlp_layer_types": ["dense"] * 3},
+    ),
     "minicpm3": (
         "MiniCPM3",
         families.minicpm3,
@@ -111,7 +148,7 @@ FAMILIES = {
         "ModernBertDecoder",
         families.modernbert_decoder,
         SIZES
-        | {"layer_types": ALTERNATING["layer_types"]}
+        | ALTERNATING
         | {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2},
         "norm_eps",
     ),
@@ -127,6 +164,8 @@ FAMILIES = {
         families.llama,
         WINDOWED | {"use_sliding_window": True, "max_window_layers": 1},
     ),
+    "qwen2_5_omni_text": ("Qwen2_5OmniThinkerTextModel", families.llama, OF_TEXT | SECTIONS),
+    "qwen2_5_vl_text": ("Qwen2_5_VLTextModel", families.llama, OF_TEXT | SECTIONS),
     "qwen3_moe": (
         "Qwen3Moe",
         families.qwen3_moe,
@@ -148,7 +187,7 @@ FAMILIES = {
         | {"final_logit_softcapping": 3.0},
     ),
 }
-# The same of models of text and images, which return no logits.
+# The same of models of text and images.
 OF_IMAGES = {
     "qwen2_vl_text": ("Qwen2VLTextModel", families.llama, GROUPED | {"hidden_size": 64} | SECTIONS),
     "qwen3_vl_text": ("Qwen3VLTextModel", families.with_head_norms, WIDE | SECTIONS),
@@ -181,7 +220,7 @@ def ported():
                 with torch.no_grad():
                     theirs.append(model(**given)[0][0].numpy())
             arrays = {key: x.detach().numpy() for key, x in model.state_dict().items()}
-            if name in OF_IMAGES:
+            if class_name.endswith("TextModel"):  # which returns no logits
                 arrays = {f"model.{key}": x for key, x in arrays.items()}
                 arrays["lm_head.weight"] = np.eye(config.hidden_size)
             (epsilon,) = epsilon or ("rms_norm_eps",)
@@ -199,14 +238,6 @@ def places_of(parts, count):
     positions, following = multimodal_positions(parts)
     after = following + np.arange(TOKENS)
     return np.concat([positions, np.stack([after] * 3)], axis=1)[:, :count]
-
-
-def check(got, theirs):
-    largest = np.abs(theirs).max()
-    assert got.dtype == np.float64
-    assert largest > 0.5
-    print(f"largest difference {np.abs(got - theirs).max() / largest:.1e}")
-    np.testing.assert_allclose(got, theirs, rtol=0, atol=1e-12 * largest)
 
 
 def windows_of(name):

@@ -222,7 +222,17 @@ def test_the_page_is_written_with_the_file(writer):
     assert writer.VECTORS.read_text() == writer.vectors(data["models"], data["transformers"])
 
 
+def release(version):
+    """Return the first two numbers of a version."""
+    return tuple(int(number) for number in version.split(".")[:2])
+
+
 def test_types_that_are_known_are_types_of_the_installed_version(writer):
+    """A newer version than that of the file may have more of them: `make models`."""
+    installed = importlib.import_module("transformers").__version__
+    written = json.loads(writer.OUTPUT.read_text())["transformers"]
+    if release(installed) < release(written):
+        pytest.skip(f"transformers {installed} has not all types of {written}")
     classes = [x for folder in FOLDERS for x in hf_models.config_classes(folder)]
     known = models().keys() - writer.ALIASES.keys()
     assert known <= {config_class.model_type for config_class in classes}

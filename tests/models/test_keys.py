@@ -221,6 +221,22 @@ def test_published_keys_are_read():
     assert abs(rope.inv_freq / enlarged.inv_freq - 1).max() < 1e-12
 
 
+def test_published_keys_of_types_with_the_code_of_another():
+    """Exaone's layers are counted by `num_layers`; the YaRN of Sarvam has a name of its own."""
+    exaone = {"model_type": "exaone", "num_attention_heads": 4, "head_dim": 64}
+    assert len(layers(exaone | {"num_layers": 3})) == 3
+    assert len(layers(exaone | {"num_hidden_layers": 3})) == 3
+    sizes = {"model_type": "sarvam_mla", "num_hidden_layers": 2}
+    yarn = {"factor": 40.0, "original_max_position_embeddings": 4096, "mscale_all_dim": 1.0}
+    published = sizes | {"head_dim": 576, "q_head_dim": 192}
+    published |= {"rope_scaling": {"type": "deepseek_yarn"} | yarn}
+    usual = sizes | {"rope_scaling": {"type": "yarn"} | yarn}
+    assert layers(published) == layers(usual)
+    assert attention_layers(published) == attention_layers(usual)
+    [layer, _] = attention_layers(published)
+    assert (layer.head_size, layer.rope.head_size, layer.value_size) == (192, 64, 128)
+
+
 def test_the_layout_that_a_configuration_says():
     assert RoPE.from_hf_config(LLAMA | {"rope_interleaved": False}).layout == "half"
     with pytest.raises(ValueError, match="`rope_interleaved` must agree with the layout of the"):

@@ -21,7 +21,7 @@ LAYOUTS = get_args(Layout)
 
 # Types of rotary embeddings: those without scaling, and other names of scalings.
 _WITHOUT_SCALING = ("default", "mrope")
-_OTHER_NAMES = {"su": "longrope"}
+_OTHER_NAMES = {"su": "longrope", "deepseek_yarn": "yarn"}
 
 # Rotary keys outside the rotary parameters.
 # Of two names, the first one counts: it is the one that the code of its models reads.
