@@ -19,6 +19,7 @@ from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
 from hypothesis import HealthCheck, settings
 
 import positional_embeddings as pe
+from absent import Absent
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
 from positional_embeddings.attention import attention
 
@@ -179,8 +180,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.library(library))
     function = getattr(item, "function", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if not OF_THE_PROCESS.isdisjoint(_names_of(getattr(function, "__code__", None))):
+    names = set(_names_of(getattr(function, "__code__", None)))
+    if not OF_THE_PROCESS.isdisjoint(names):
         item.add_marker("thread_unsafe")
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if "pl" in names or any(isinstance(value, Absent) for value in parameters):
+        item.add_marker(pytest.mark.library("polars"))
 
 
 def _names_of(code: object) -> Iterator[str]:
