@@ -71,8 +71,9 @@ MARKERS = (
     "only_on(*names): runs on these backends only",
     "thread_unsafe: of pytest-run-parallel: measures or changes what all threads share",
 )
-# What measures the memory of the process, or changes modules, as the names that a test uses.
-OF_THE_PROCESS = {"MonkeyPatch", "peak_memory", "tracemalloc"}
+# What measures the memory of the process, changes modules, or works in another process, where the
+# threads of this one do not meet: as the names that a test uses.
+OF_THE_PROCESS = {"MonkeyPatch", "peak_memory", "subprocess", "tracemalloc"}
 LONG = "--long"
 # Tests and modules that are left out, by the library that is missing, or by `LONG`.
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
