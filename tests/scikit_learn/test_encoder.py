@@ -907,8 +907,12 @@ ENCODERS = {
 }
 CHECKS_OF_SKLEARN = """
 import sys, warnings
+from importlib.util import find_spec
 warnings.simplefilter("error")
 from sklearn.utils.estimator_checks import check_estimator
+if find_spec("torch"):  # scikit-learn takes each build for CUDA for one with a GPU
+    import torch
+    torch.backends.cuda.is_built = torch.cuda.is_available
 sys.path.insert(0, {folder!r})
 from test_encoder import ENCODERS
 # What a machine cannot run without these libraries, and without a GPU.
