@@ -19,6 +19,7 @@ from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
 from hypothesis import HealthCheck, settings
 
 import positional_embeddings as pe
+from absent import Absent
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
 from positional_embeddings.attention import attention
 
@@ -70,11 +71,14 @@ MARKERS = (
     "only_on(*names): runs on these backends only",
     "thread_unsafe: of pytest-run-parallel: measures or changes what all threads share",
 )
-# What measures the memory of the process, or changes modules, as the names that a test uses.
-OF_THE_PROCESS = {"MonkeyPatch", "peak_memory", "tracemalloc"}
+# What measures the memory of the process, changes modules or the digits of mpmath, or works in
+# another process, where the threads do not meet: as the names that a test and its helpers use.
+OF_THE_PROCESS = {"MonkeyPatch", "loaded", "mpmath", "subprocess", "tracemalloc"}
 LONG = "--long"
 # Tests and modules that are left out, by the library that is missing, or by `LONG`.
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+
+TESTS = Path(__file__).parent
 
 # Pictures are drawn into memory, also where there is a screen.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -159,8 +163,7 @@ def _demand_libraries(config: pytest.Config) -> None:
 
 
 def _library_of_module(path: Path) -> str | None:
-    tests = Path(__file__).parent
-    return MODULES.get(path.relative_to(tests).as_posix()) if path.is_relative_to(tests) else None
+    return MODULES.get(path.relative_to(TESTS).as_posix()) if path.is_relative_to(TESTS) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -179,8 +182,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.library(library))
     function = getattr(item, "function", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if not OF_THE_PROCESS.isdisjoint(_names_of(getattr(function, "__code__", None))):
+    names = set(_names_of(getattr(function, "__code__", None)))
+    if not OF_THE_PROCESS.isdisjoint(_names_with_helpers(function, set())):
         item.add_marker("thread_unsafe")
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if "pl" in names or any(isinstance(value, Absent) for value in parameters):
+        item.add_marker(pytest.mark.library("polars"))
+
+
+def _names_with_helpers(function: object, known: set[object]) -> Iterator[str]:
+    """Yield the names that a function of the tests uses, and those of its helpers."""
+    code = getattr(function, "__code__", None)
+    if code in known or not Path(getattr(code, "co_filename", "/")).is_relative_to(TESTS):
+        return
+    known.add(code)
+    for name in set(_names_of(code)):
+        yield name
+        yield from _names_with_helpers(function.__globals__.get(name), known)
 
 
 def _names_of(code: object) -> Iterator[str]:

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thread_unsafe  # in processes of their own
+
 CALLS = """
 import numpy as np
 from positional_embeddings import CausalMask, RoPE, scaled_dot_product_attention

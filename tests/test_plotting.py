@@ -10,6 +10,8 @@ import pytest
 import positional_embeddings as pe
 from positional_embeddings import plotting
 
+pytestmark = pytest.mark.thread_unsafe  # the figures of pyplot are those of the process
+
 
 def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
     for name in ("matplotlib", "matplotlib.pyplot"):

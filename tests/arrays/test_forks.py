@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thread_unsafe  # in processes of their own
+
 # The thread that imports MODULE first goes on once the process has forked, or half a second after
 # it has begun to.
 # The child, which has no such thread, then makes the same call. Alarms end what hangs.

@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import xarray
 
 import positional_embeddings as pe
+from absent import pl
 
 DAYS = [0.0, 2.5, 4.0]
 START = dt.datetime(2024, 3, 30, 12)  # noqa: DTZ001 - a day before clocks change

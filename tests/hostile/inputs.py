@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import array_api_strict as strict
 import numpy as np
 import pandas as pd
-import polars as pl
 import xarray as xr
+
+from absent import Absent, pl
 
 # There is no plain value: either it is refused, or the result is the function's own matter.
 OPEN = object()
@@ -133,7 +134,7 @@ def of_number(value: float) -> Iterator[Input]:
     yield Input("kinds", "Fraction", Fraction(value), value)
     yield Input("kinds", "Decimal", Decimal(value), value)
     yield Input("tables", "pandas.Series", pd.Series([value]), OPEN)
-    yield Input("tables", "polars.Series", pl.Series([value]), OPEN)
+    yield from of_polars("Series", [value])
     yield Input("libraries", "array_api_strict", strict.asarray(value), OPEN)
 
 
@@ -168,8 +169,14 @@ def of_list(values: Any) -> Iterator[Input]:
     yield Input("kinds", "generator", iter(listed), values)
     yield Input("kinds", "dict", dict.fromkeys(listed), OPEN)
     yield Input("tables", "pandas.Series", pd.Series(listed), values)
-    yield Input("tables", "polars.Series", pl.Series(listed), values)
+    yield from of_polars("Series", listed, values)
     yield Input("libraries", "array_api_strict", strict.asarray(listed), OPEN)
+
+
+def of_polars(kind: str, values: Any, plain: Any = OPEN) -> Iterator[Input]:
+    """Yield a table of polars, where it is installed."""
+    if not isinstance(pl, Absent):
+        yield Input("tables", f"polars.{kind}", getattr(pl, kind)(values), plain)
 
 
 def of_array(x: np.ndarray) -> Iterator[Input]:
@@ -285,12 +292,12 @@ def _containers(x: np.ndarray) -> Iterator[Input]:
             matrix = np.matrix(table)
         yield Input("tables", "matrix", matrix)
         yield Input("tables", "pandas.DataFrame", pd.DataFrame(table))
-        yield Input("tables", "polars.DataFrame", pl.DataFrame(table))
+        yield from of_polars("DataFrame", table)
         yield Input("tables", "record array", np.rec.array(x))
     if x.ndim == 1:
         yield Input("tables", "pandas.Series", pd.Series(x), x)
         yield Input("tables", "pandas.Index", pd.Index(x), x)
-        yield Input("tables", "polars.Series", pl.Series(x), x)
+        yield from of_polars("Series", x, x)
     yield Input("tables", "0-d object with it", _boxed(x))
     if x.dtype.kind in "fib":
         yield Input("libraries", "array_api_strict", strict.asarray(x))

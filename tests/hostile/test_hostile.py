@@ -12,6 +12,8 @@ from hostile import judge
 from hostile.judge import outcomes
 from samples import CATALOGUE
 
+pytestmark = pytest.mark.thread_unsafe  # a timer, and the memory, of the process
+
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers")
 def test_time_of_a_processor_is_what_counts(monkeypatch):

@@ -1,11 +1,10 @@
 """Each smooth function, whatever its queries see of the samples, against loops that see all."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from sklearn.base import clone
 
+from backends import peak_memory
 from positional_embeddings.sklearn import (
     AttentionRegressor,
     CompactKernel,
@@ -129,24 +128,15 @@ def test_queries_together_are_as_queries_alone(name):
         np.testing.assert_allclose(one, [mean[[i]], std[[i]]], rtol=1e-8, atol=1e-9)
 
 
-def peak(call):
-    """Return the most megabytes that a call holds at once."""
-    tracemalloc.start()
-    call()
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return most / 1e6
-
-
 def test_memory_is_that_of_a_block():
     """However many samples each query sees, and however many queries there are."""
     rng = np.random.default_rng(0)
     x, q = np.sort(rng.uniform(0, 1, (30_000, 1)), axis=0), rng.uniform(0, 1, (200, 1))
     wide = fitted(GaussianKernel(0.5), x, x[:, 0])
-    assert (
-        peak(lambda: wide.predict(q)) < 40
-    )  # all weights at once are 48 MB, and ten times as many
+    # All weights at once are 48 MB, and ten times as many.
+    assert peak_memory(lambda: wide.predict(q)) < 40e6
     few = fitted(GaussianKernel(0.5), x[::30], x[::30, 0], block_size=1)
     many = fitted(GaussianKernel(0.5), x[::30], x[::30, 0])
     q = np.full((60, 1), 0.5)
-    assert peak(lambda: few.predict(q)) < 0.5 * peak(lambda: many.predict(q))
+    all_at_once = peak_memory(lambda: many.predict(q))
+    assert peak_memory(lambda: few.predict(q)) < 0.5 * all_at_once

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import xarray
 
 import positional_embeddings as pe
+from absent import pl
 from positional_embeddings import days_since
 
 # Days since 1970, the evening before clocks change, and two days later.
