@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from fractions import Fraction
 from functools import partial
 from math import cos, pi, sin
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -925,7 +926,7 @@ from sklearn.utils.estimator_checks import check_estimator
 if find_spec("torch"):  # scikit-learn takes each build for CUDA for one with a GPU
     import torch
     torch.backends.cuda.is_built = torch.cuda.is_available
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_encoder import ENCODERS
 # What a machine cannot run without these libraries, and without a GPU.
 NOT_HERE = ("is not installed", "requires cuda", "no XPU device", "PYTORCH_ENABLE_MPS_FALLBACK")
@@ -943,7 +944,8 @@ for result in check_estimator(ENCODERS[{name!r}], on_skip=None):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_checks_of_sklearn(name):
     """In a process of its own: SciPy reads whether it takes arrays of any library only once."""
-    code = CHECKS_OF_SKLEARN.format(folder=os.path.dirname(__file__), name=name)  # noqa: PTH120
+    folders = [str(folder) for folder in Path(__file__).parents[:2]]
+    code = CHECKS_OF_SKLEARN.format(folders=folders, name=name)
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     run = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment
