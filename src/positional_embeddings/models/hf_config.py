@@ -54,6 +54,8 @@ _UNKNOWN = (
     "its type is not among those that were compared; pass `config | {'model_type': ...}` with the "
     "type of a model of the same code, or make layers by hand"
 )
+# The way on, where the reason of a refusal does not say it.
+_BY_HAND = " Make an `AttentionLayer` for each of its layers by hand, as its code attends."
 
 # Number of positions in the table for patches of images, where a configuration has none.
 _PATCHES = 1024
@@ -140,9 +142,10 @@ class Model:
             reason = _UNKNOWN
             reason += f"; its architectures are {shown(architectures)}" if architectures else ""
         elif facts.attention is None:
-            reason = facts.refused or "the program that compares attention cannot run it"
+            reason = facts.refused or "it was not compared"
         if reason:
-            message = f"no `AttentionLayer` attends as {self.name} does: {reason}."
+            way_on = "" if "by hand" in reason or ": " in reason else _BY_HAND
+            message = f"no `AttentionLayer` attends as {self.name} does: {reason}.{way_on}"
             raise ValueError(message)
 
     def _check(self, *, must_rotate: bool) -> None:
