@@ -1164,6 +1164,11 @@ ERRORS = {
         ValueError,
         r"`columns\[0\]` must be one of \[0, 1\], got 2",
     ),
+    "span of time": (
+        lambda: fitted(GaussianKernel(1.0, columns=[np.timedelta64(1, "D")])),
+        ValueError,
+        r"`columns\[0\]` must be one of \[0, 1\], got np.timedelta64",
+    ),
     "places": (
         lambda: fitted(SphereKernel(1.0, columns=[1])),
         ValueError,

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.times import dates
 
 # A table or a series of pandas or polars, or an array.
@@ -147,8 +147,8 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
     """Return columns, by name or index, as indices."""
     known = [*range(n_columns), *names]
     for i, column in enumerate(columns):
-        is_plain = isinstance(column, str | Integral) and not isinstance(column, bool)
-        if not is_plain or column not in known:
+        is_index = isinstance(column, Integral) and is_real_number(column)
+        if not (is_index or isinstance(column, str)) or column not in known:
             raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
     return [known.index(column) % n_columns for column in columns]
 
