@@ -362,9 +362,9 @@ def test_shared_checks_see_numbers_of_keys():
         q = np.ones((4, count, 1))
         buffer, keys = step.store(buffer, q)
         for wrong, message in (
-            ((q, keys[:, 1:], keys[:, 1:]), "`k` must have . tokens? on axis 1"),
+            ((q, keys[:, 1:], keys[:, 1:]), "`k` must have . tokens on axis 1"),
             ((q, keys, keys[:, 1:]), "`v` must have the shape of `k`"),
-            ((q[:, :0], keys, keys), "`q` must have . tokens? on axis 1"),
+            ((q[:, :0], keys, keys), f"`q` must have {count} token{'s' * (count > 1)} on axis 1"),
         ):
             with pytest.raises(ValueError, match=message):
                 scaled_dot_product_attention(*wrong, mask=CausalMask(), positions=step)

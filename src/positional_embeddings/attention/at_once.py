@@ -10,6 +10,10 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     space, queries, seen = scores.space, scores.layout.queries, scores.seen
     if seen is not scores.layout.keys:
         key, value = seen.take(key, -2, space), seen.take(value, -2, space)
+    if not scores.may_hide:
+        logits = scores.from_products(products(query, key, space, scores.scale))
+        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
+        return weighted_sums(weights, value, space), lse
     mask = scores.mask_between(queries, seen) if scores.is_masked else None
     return attend_seen(scores, query, key, value, mask, scores.bias_between(queries, seen))
 
@@ -24,18 +28,18 @@ def attend_seen(
     is cheaper; both are checked together, at one wait for a device.
     """
     space = scores.space
-    if not scores.may_hide or (space.is_readable(query) and not space.compiles_kernels):
-        if scores.may_hide and mask is bias is scores.softcap is scores.sinks is None:
-            output = None if scores.with_lse else space.attend(query, key, value, scores.scale)
+    if space.is_readable(query) and not space.compiles_kernels:
+        if mask is bias is scores.softcap is scores.sinks is None and not scores.with_lse:
+            output = space.attend(query, key, value, scores.scale)
             if output is not None:
                 return output, None
         logits = products(query, key, space, scores.scale)
-        checked = space.sum_of_all(logits) if scores.may_hide else 0.0
+        checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)
         logits = scores.from_products(logits, None, mask, to_add)
         weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
         output = weighted_sums(weights, value, space)
-        if not scores.may_hide or space.is_finite(checked + space.sum_of_all(output)):
+        if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     key, value, nonfinite = without_nonfinite(key, value, space)

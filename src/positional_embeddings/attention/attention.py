@@ -357,7 +357,7 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
         scores, way = known
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
-        return scores if rules.sinks is None else scores.with_sinks(rules.sinks), way
+        return scores.with_sinks(rules.sinks), way
     forms, form = (None, None) if step is None or key is None else step._forms(key)
     before: Scores | None = (forms or {}).get(form)
     if before is not None:
@@ -380,7 +380,7 @@ def _in_step(scores: Scores, rules: Rules, q: Array, k: Array) -> Scores:
     at._check(scores.mask, scores.space)
     layout = scores.layout._replace(keys=whole_span(k.shape[seq]))
     scores = scores._replace(layout=layout, offset=at.first or 0, seen=layout.keys)
-    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
+    return scores.with_sinks(rules.sinks)
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

@@ -75,7 +75,9 @@ class Scores(NamedTuple):
         return self._replace(seen=seen, is_masked=some != every)
 
     def with_sinks(self, sinks: Array) -> "Scores":
-        """Return the same scores with the logits (heads,) of a key without value."""
+        """Return the same scores with the logits (heads,) of a key without value, or None."""
+        if sinks is None:
+            return self
         sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
         return self._replace(sinks=self.layout.align_mask_or_bias("sinks", sinks, self.space))
 
@@ -246,4 +248,4 @@ def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: 
         seen=layout.keys,
         is_masked=mask is not None,
     )
-    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
+    return scores.with_sinks(rules.sinks)
