@@ -21,7 +21,7 @@ from positional_embeddings.times.durations import duration_of, listed
 # The periods of times that are looked for.
 _CALENDAR = ("day", "week", "year")
 
-# The largest number of which curvatures between neighbours, and their inverses, are finite.
+# Of numbers up to this one, curvatures between neighbours and their inverses are finite.
 _LARGEST = 1e100
 
 

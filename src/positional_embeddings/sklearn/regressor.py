@@ -303,9 +303,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Also return the standard deviation of a new measurement: noise, the error that the noise
             of the samples causes, and the error far from samples. "mean" is that of the function,
             without the noise of a new measurement. Approximate for a sum of kernels; NaN if all
-            samples are at one place and agree. Some 100 samples or more show where noise changes;
-            those of fewer than 10 are too small: of 2, 5 and 10 samples of a sine, bands of 95 %
-            hold 53, 85 and 91 %.
+            samples are at one place and agree. Some 100 samples or more show where noise changes.
+            With fewer than 10 samples it is too small: bands of 95 % for 2, 5 and 10 samples of a
+            sine hold 53, 85 and 91 %.
 
         Returns
         -------
