@@ -1,6 +1,7 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -230,6 +231,10 @@ def scaled_dot_product_attention(
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
     space, layout = scores.space, scores.layout
+    if way is at_once.attend and scores.is_plain and layout.is_in_order:
+        output = space.attend(q, k, v, scores.scale)
+        if output is not None:
+            return output
     with space.undisturbed(q):
         output, lse = way(scores, *layout.rows((q, k, v), space))
     output = layout.restored(output, q.dtype, space)
@@ -350,37 +355,53 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
     call. Within a step of a cache, what those without arrays and functions give is kept, and from
     step to step all that does not depend on the number of keys.
     """
+    key, kept = _key(q, k, v, rules, options), _kept_calls
     step = rules.positions if isinstance(rules.positions, KVStep) else None
-    kept, key = _kept_calls if step is None else step._known, _key(q, k, v, rules, options)
+    forms, form, of_steps = None, None, None
+    if step is not None:
+        kept, (forms, form) = step._known, step._forms(key)
+        of_steps = (forms or {}).get(form)
+        key = (of_steps, k.shape) if of_steps else key
     known: Prepared | None = (kept or {}).get(key)
     if known is not None:
         scores, way = known
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
         return scores.with_sinks(rules.sinks), way
-    forms, form = (None, None) if step is None or key is None else step._forms(key)
-    before: Scores | None = (forms or {}).get(form)
-    if before is not None:
-        scores = _in_step(before, rules, q, k)
+    if of_steps is not None:
+        scores = _in_step(of_steps.scores, step, q, k).with_sinks(rules.sinks)
     else:
         scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
-        keep(forms, form, scores._replace(sinks=None))
+        if forms is not None:
+            of_steps = _OfSteps(scores.without_sinks())
+            keep(forms, form, of_steps)
+            key = of_steps, k.shape
     scores = scores.with_seen_keys()
     way = choose(scores, q, k, v)
     if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)
-    keep(kept, key, (scores._replace(sinks=None), way))
+    keep(kept, key, (scores.without_sinks(), way))
     return scores, way
 
 
-def _in_step(scores: Scores, rules: Rules, q: Array, k: Array) -> Scores:
-    """Return scores of an earlier step, whose slots are positions, in that of the rules."""
+@dataclass(frozen=True, eq=False)
+class _OfSteps:
+    """The scores of a call in any step of a cache, but for the number of keys and what they see.
+
+    Each step knows its own by this object, so that a mask is looked up once.
+    """
+
+    scores: Scores
+
+
+def _in_step(scores: Scores, step: Any, q: Array, k: Array) -> Scores:
+    """Return scores of an earlier step, whose slots are positions, in another one."""
     seq = scores.layout.seq
-    at = rules.positions._places_of(q, k, seq, scores.space)
+    at = step._places_of(q, k, seq, scores.space)
     at._check(scores.mask, scores.space)
-    layout = scores.layout._replace(keys=whole_span(k.shape[seq]))
-    scores = scores._replace(layout=layout, offset=at.first or 0, seen=layout.keys)
-    return scores.with_sinks(rules.sinks)
+    keys = whole_span(k.shape[seq])
+    layout = scores.layout._replace(keys=keys)
+    return scores._replace(layout=layout, offset=at.first or 0, seen=keys)
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

@@ -290,10 +290,14 @@ class KVCache(_Value):
         else:
             count = checks.axis_length("tokens", tokens)
             xp, (lengths, oldest) = together(space, *state)
-            are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
-            rows, device = slice(1 if are_alike else None), None if xp is np else space.device
-            before, oldest = lengths[rows, None], oldest[rows, None]
-            positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
+            if xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1:  # all alike
+                before, oldest = lengths[:1, None], oldest[:1, None]
+                positions = np.arange(first := int(lengths[0]), first + count)[None, :]
+            else:
+                before, oldest = lengths[:, None], oldest[:, None]
+                device = None if xp is np else space.device
+                new = xp.arange(count, dtype=lengths.dtype, device=device)
+                positions = before + new[None, :]
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = xp.where(positions < 0, 0, positions)
@@ -327,7 +331,7 @@ class KVCache(_Value):
             rows = [both[:, :count], both[:, count:]]
         if not self._is_batch_first:
             rows = [x.T for x in rows]
-        of_queries, of_keys = map(frozen_integers, rows)
+        of_queries, of_keys = map(_frozen, rows)
         is_written, on_host = is_known and space.can_write, None
         if is_known:
             on_host = OnHost.of(positions.T, key_positions.T, new.first_index)
@@ -440,8 +444,8 @@ class KVCache(_Value):
     def _with(self, lengths: Array, oldest: Array, stored: Stored | None = None) -> "KVCache":
         """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
         cache = object.__new__(type(self))
-        changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
-        checks.set_fields(cache, **(vars(self) | changed | {"_stored": stored}))
+        changed = {"lengths": _frozen(lengths), "_oldest": _frozen(oldest), "_stored": stored}
+        vars(cache).update(vars(self) | changed)
         return cache
 
 
@@ -614,16 +618,19 @@ class KVStep(_Value):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
 
-    def _forms(self, call: tuple[Any, ...]) -> tuple[dict[object, Any] | None, object]:
+    def _forms(self, call: tuple[Any, ...] | None) -> tuple[dict[object, Any] | None, object]:
         """Return what is known of attentions in all steps, and the form of a call among these.
 
         A call begins with the shapes of keys and values; in its form their number is left out.
         Nothing is known where slots may be no positions.
         """
-        cache, on_host, (k, v, *others) = self._cache, self._on_host, call
+        cache, on_host = self._cache, self._on_host
         is_counted = on_host is not None and on_host.first is not None
-        if cache._stored is None or not is_counted or cache._slots.window or is_compiling():
+        if call is None or cache._stored is None or not is_counted or is_compiling():
             return None, None
+        if cache._slots.window is not None:
+            return None, None
+        k, v, *others = call
         seq = 1 if cache.seq_axis is None else cache.seq_axis
         form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
         return cache._stored.attentions, form
@@ -693,6 +700,13 @@ def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": space.integer, "device": space.device}
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]
+
+
+def _frozen(array: Array) -> Array:
+    """Make an array of NumPy that was just made one that cannot be written to; return it."""
+    if isinstance(array, np.ndarray):
+        array.setflags(write=False)
+    return array
 
 
 def _like(space: Space) -> Array:

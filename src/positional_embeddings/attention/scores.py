@@ -45,6 +45,12 @@ class Scores(NamedTuple):
         return self.mask is not None or self.bias is not None
 
     @property
+    def is_plain(self) -> bool:
+        """Return whether all queries see all keys, and scores are products alone."""
+        is_bare = self.bias is self.softcap is self.sinks is self.empty is None
+        return is_bare and not (self.is_masked or self.with_lse or self.seen is not self.layout.keys)
+
+    @property
     def has_reach(self) -> bool:
         """Return whether the mask says which keys the queries see."""
         # PyTorch would compile for each length anew, whose blocks differ.
@@ -80,6 +86,10 @@ class Scores(NamedTuple):
             return self
         sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
         return self._replace(sinks=self.layout.align_mask_or_bias("sinks", sinks, self.space))
+
+    def without_sinks(self) -> "Scores":
+        """Return the same scores without the key that has no value."""
+        return self if self.sinks is None else self._replace(sinks=None)
 
     def with_arrays(self, rules: Rules) -> "Scores":
         """Return the same scores, with arrays for the mask, and for a bias of numbers alone.

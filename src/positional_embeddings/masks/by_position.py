@@ -135,8 +135,8 @@ class SlidingWindowMask(_WindowMask):
         return cls(checks.position_count("keys", keys) - 1, 0)
 
     def _window(self) -> Window:
-        left, right = (ALL_KEYS if n is None else n for n in (self.left, self.right))
-        return left, right
+        left, right = self.left, self.right
+        return ALL_KEYS if left is None else left, ALL_KEYS if right is None else right
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -347,10 +347,6 @@ class _Combined(Mask):
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
-    def _reaches(self, queries: Ranges, k_len: int) -> Iterator[tuple[Ranges, ...]]:
-        """Return the reaches of the masks, as ranges seen by any and as ranges seen by all."""
-        return zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AnyMask(_Combined):
@@ -365,8 +361,11 @@ class AnyMask(_Combined):
         return reduce(or_, hidden)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = self._reaches(queries, k_len)
-        return Reach(reduce(intersect, some), reduce(intersect, every))
+        some, every = self.masks[0]._reach(queries, k_len)
+        for mask in self.masks[1:]:
+            reach = mask._reach(queries, k_len)
+            some, every = intersect(some, reach[0]), intersect(every, reach[1])
+        return Reach(some, every)
 
     def _split_lists(self) -> tuple[Any, Mask | None]:
         for mask in self.masks:
@@ -387,7 +386,7 @@ class AllMask(_Combined):
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = self._reaches(queries, k_len)
+        some, every = zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
         return Reach(unite(sum(some, ())), unite(sum(every, ())))
 
     def __repr__(self) -> str:

@@ -42,7 +42,9 @@ def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """Return what two unions of ranges have in common."""
-    few, many = sorted((first, second), key=len)
+    few, many = (first, second) if len(first) <= len(second) else (second, first)
+    if len(many) == 1 == len(few):
+        return clip(few[0][0], few[0][1], many[0][1], many[0][0])
     if len(few) == 1 and few[0][0] <= many[0][0] and many[-1][1] <= few[0][1]:
         return many
     common: list[tuple[int, int]] = []
@@ -73,9 +75,12 @@ def shift(ranges: Ranges, by: int) -> Ranges:
     return tuple([(start + by, stop + by) for start, stop in ranges])
 
 
-def clip(start: int, stop: int, size: int) -> Ranges:
-    """Return the part of a range from 0 to `size`."""
-    start, stop = max(start, 0), min(stop, size)
+def clip(start: int, stop: int, size: int, least: int = 0) -> Ranges:
+    """Return the part of a range from `least` to before `size`."""
+    if start < least:
+        start = least
+    if stop > size:
+        stop = size
     return ((start, stop),) if start < stop else ()
 
 

@@ -3,19 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import call_key, keep, once
+from positional_embeddings.arrays.kept import keep, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
     Device,
     Dtype,
+    HostArray,
     Namespace,
     np,
 )
@@ -32,6 +33,10 @@ from positional_embeddings.attention.cache import (
 from positional_embeddings.attention.store import NEW_ALONE
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
+from positional_embeddings.rotary.rotate import Fit, Rotation
+
+# From queries and keys to both as they are stored.
+Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 # The name of keys and values so far in errors about arrays of two libraries.
 BUFFERS = "buffers` of a cache, whose library is its `xp="
@@ -82,6 +87,8 @@ class DecoderCache(WeightedLayer):
     # The cache of each layer, and how many coordinates positions have, 0 without their axis.
     _cache_of: tuple[int, ...] = field(init=False)
     _coordinates: int = field(init=False)
+    # What is known of tokens of NumPy of each form, in this cache and those that follow.
+    _known: dict[Any, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         of_window = {cache.window: index for index, cache in enumerate(self.caches)}
@@ -95,6 +102,7 @@ class DecoderCache(WeightedLayer):
             self,
             _cache_of=tuple([of_window.get(w, of_window.get(None, 0)) for w in windows]),
             _coordinates=max(coordinates, default=0),
+            _known={},
         )
 
     @classmethod
@@ -369,12 +377,28 @@ class DecoderCache(WeightedLayer):
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
-        taken = self._with(caches=caches, buffers=buffers)
+        taken = self._with(caches=caches, buffers=buffers, _known={})
         if self._ahead is not None:
             xp, (at, *of_rows) = together(space, indices, self._ahead, self._since)
             ahead, since = (xp.take(numbers, at) for numbers in of_rows)
             checks.set_fields(taken, _ahead=ahead, _since=since)
         return taken
+
+    def _checked(
+        self, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array, count: int
+    ) -> "_OfSteps":
+        """Check some new tokens of a layer, and return what is known of them."""
+        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
+        shapes = _shapes_of(rule, self.lengths.shape[0], count)
+        for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
+            if tuple(array.shape) != shape:
+                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
+            if array.dtype != keys.dtype:
+                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
+                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
+        is_token = type(q) is type(k) is np.ndarray and count == 1
+        has_token = is_token and rule.rope is not None and rule.rope.head_size == rule.head_size
+        return _OfSteps(space, _Token.of(rule, q, k) if has_token else None)
 
     def _with(self, **changed: Any) -> "DecoderCache":
         """Return another cache of the same layers, with a list of buffers of its own."""
@@ -460,7 +484,7 @@ class DecoderStep(WeightedLayer):
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
         form: Any = None
         if type(q) is type(k) is type(v) is np.ndarray:
-            form = id(rule), call_key(q, None), call_key(k, None), v.shape, v.dtype
+            form = id(rule), q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
         known = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
         q, k = known.rotate(q, k)
         keys, seen_keys = step.store(keys, k)
@@ -478,53 +502,68 @@ class DecoderStep(WeightedLayer):
         self, form: Any, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array
     ) -> "_Known":
         """Check new tokens, and return what rotates them."""
-        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
-        cache, step = self._cache.caches[0], self._steps[0]
-        count = step.positions.shape[int(cache._is_batch_first)]
-        shapes = _shapes_of(rule, cache.lengths.shape[0], count)
-        for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
-            if tuple(array.shape) != shape:
-                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
-            if array.dtype != keys.dtype:
-                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
-                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
-        known = self._rotating(form, rule, q, k, space)
+        count = self._steps[0].positions.shape[int(self._cache.caches[0]._is_batch_first)]
+        of_steps = once(
+            self._cache._known,
+            form and (count, form),
+            lambda: self._cache._checked(rule, keys, q, k, v, count),
+        )
+        known = _Known(self._rotating(of_steps, rule, q))
         keep(self._known, form, known)
         return known
 
-    def _rotating(
-        self, form: Any, rule: AttentionLayer, q: Array, k: Array, space: Space
-    ) -> "_Known":
+    def _rotating(self, of_steps: "_OfSteps", rule: AttentionLayer, q: Array) -> Rotate:
         """Return what rotates arrays like queries and keys."""
-        rope = rule.rope
+        rope, token = rule.rope, of_steps.token
         if rope is None:
-            return _Known()
-        is_token = form is not None and self.positions.size == 1
-        if is_token and rope.head_size == rule.head_size:
+            return lambda q, k: (q, k)
+        if token is not None and self.positions.size == 1:
             at = self.positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
-                heads: Any = axes.head_axis(4, *axes.of_four(rule))
-                fit = rope._fit(np.concat([q, k], axis=heads), None, at)
-                before, count = (slice(None),) * heads, q.shape[heads]
-                of_queries, of_keys = (*before, slice(count)), (*before, slice(count, None))
-
-                def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-                    # Together: for one token each call of NumPy takes as long as its numbers.
-                    both = fit.rotate(np.concat([q, k], axis=heads))
-                    return both[of_queries], both[of_keys]
-
-                return _Known(rotate)
+                return token.rotating(rope._fit_at(token.rotation, None, at))
         make = partial(rope.tables, self.positions, dtype=q.dtype)
         tables = once(self._known, id(rope), make)
-        rotated = partial(rule._rotated, rotate=tables, space=space)
-        return _Known(lambda q, k: (rotated(q), rotated(k)))
+        rotated = partial(rule._rotated, rotate=tables, space=of_steps.space)
+        return lambda q, k: (rotated(q), rotated(k))
+
+
+class _Token(NamedTuple):
+    """How queries and keys of one token rotate, as one array with all heads on an axis."""
+
+    rotation: Rotation
+    axis: int
+    queries: tuple[slice, ...]
+    keys: tuple[slice, ...]
+
+    @classmethod
+    def of(cls, rule: AttentionLayer, q: HostArray, k: HostArray) -> "_Token":
+        axis: Any = axes.head_axis(4, *axes.of_four(rule))
+        rotation = rule.rope._fit(np.concat([q, k], axis=axis), None, 0).rotation  # type: ignore[union-attr]
+        before, count = (slice(None),) * axis, q.shape[axis]
+        return cls(rotation, axis, (*before, slice(count)), (*before, slice(count, None)))
+
+    def rotating(self, fit: Fit) -> Rotate:
+        """Return what rotates to one position: each call takes as long as its numbers."""
+        _, axis, queries, keys = self
+
+        def rotate(q: Array, k: Array) -> tuple[Array, Array]:
+            both = fit.rotate(np.concat([q, k], axis=axis))
+            return both[queries], both[keys]
+
+        return rotate
+
+
+class _OfSteps(NamedTuple):
+    """What is known of tokens of one form in all steps."""
+
+    space: Space
+    token: _Token | None  # of NumPy's single tokens, of which all features are for the `rope`
 
 
 class _Known(NamedTuple):
-    """What is known of tokens of one form in a layer."""
+    """What is known of tokens of one form in a step."""
 
-    # From queries and keys to both as they are stored.
-    rotate: Callable[[Array, Array], tuple[Array, Array]] = lambda q, k: (q, k)
+    rotate: Rotate
     attention: Prepared | None = None
 
 
