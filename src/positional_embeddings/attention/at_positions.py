@@ -43,10 +43,8 @@ class OnHost(NamedTuple):
     has_empty: bool  # whether a key position is below 0
 
     @classmethod
-    def of(cls, queries: HostArray, keys: HostArray, first: int | None = None) -> "OnHost":
-        """Return what is known of positions; `first` if it is known already."""
-        if first is not None:
-            return cls(queries, keys, first, has_empty=False)
+    def of(cls, queries: HostArray, keys: HostArray) -> "OnHost":
+        """Return what is known of positions."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
             np.all(rows == np.arange(start, start + len(rows))[:, None])

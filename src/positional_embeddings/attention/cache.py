@@ -26,7 +26,7 @@ from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
 from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Moves, Stored
-from positional_embeddings.masks.mask import frozen_integers
+from positional_embeddings.masks.mask import Mask, frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
@@ -262,9 +262,15 @@ class KVCache(_Value):
         >>> step.key_positions[:, 0]
         array([0, 1, 2])
         """
-        new = self._new_tokens(tokens, space_of(like=self._like))
+        space = space_of(like=self._like)
         if self._stored is None:
             checks.set_fields(self, _stored=Stored())
+        first = None if is_several(tokens) else self._next_position(space)
+        if first is not None:
+            stop = first + checks.axis_length("tokens", tokens)
+            if stop <= self.capacity:
+                return self._counted(first, stop, space)
+        new = self._new_tokens(tokens, space)
         lengths, oldest = new.after[:, 0], new.oldest[:, 0]
         if self._slots.window is not None:
             oldest = new.xp.maximum(oldest, lengths - self._slots.ring)
@@ -273,6 +279,30 @@ class KVCache(_Value):
             lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
         cache = self._with(lengths, oldest, self._stored)
         return cache, self._step_to(cache, new)
+
+    def _next_position(self, space: Space) -> int | None:
+        """Return the next position of all sequences, None if slots may be no positions in one."""
+        if not isinstance(self.lengths, np.ndarray) or self._slots.window is not None:
+            return None
+        first, *others = {*self.lengths.tolist()}
+        return first if space.can_write and not others else None
+
+    def _counted(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
+        """Return the next cache, and the step of tokens that are alike in all sequences."""
+        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._stored)
+        queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
+        step = self._step(
+            queries.T,
+            keys.T,
+            np,
+            space,
+            _on_host=OnHost(queries, keys, first, has_empty=False),
+            _is_joined=False,
+            _writes=(Write(0, first, 0, stop - first),),
+            _source=None,
+            _after=cache.lengths,
+        )
+        return cache, step
 
     def _new_tokens(self, tokens: Array, space: Space) -> NewTokens:
         """Check the tokens of a step, and return them at their positions."""
@@ -290,14 +320,10 @@ class KVCache(_Value):
         else:
             count = checks.axis_length("tokens", tokens)
             xp, (lengths, oldest) = together(space, *state)
-            if xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1:  # all alike
-                before, oldest = lengths[:1, None], oldest[:1, None]
-                positions = np.arange(first := int(lengths[0]), first + count)[None, :]
-            else:
-                before, oldest = lengths[:, None], oldest[:, None]
-                device = None if xp is np else space.device
-                new = xp.arange(count, dtype=lengths.dtype, device=device)
-                positions = before + new[None, :]
+            are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
+            rows, device = slice(1 if are_alike else None), None if xp is np else space.device
+            before, oldest = lengths[rows, None], oldest[rows, None]
+            positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = xp.where(positions < 0, 0, positions)
@@ -322,32 +348,36 @@ class KVCache(_Value):
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
-        positions, key_positions, space = new.positions, new.key_positions(), new.space
-        is_known, rows = new.longest is not None, [positions, key_positions]
-        if not (is_known and space.xp is np):
-            both = new.xp.concat(rows, axis=1)
+        positions, key_positions, is_known = new.positions, new.key_positions(), new.longest is not None
+        is_written = is_known and new.space.can_write
+        return self._step(
+            positions,
+            key_positions,
+            new.xp,
+            new.space,
+            _on_host=OnHost.of(positions.T, key_positions.T) if is_known else None,
+            _is_joined=new.is_joined,
+            _writes=tuple(new.writes()) if is_written else None,
+            _source=None if is_written else new.source(),
+            _after=cache.lengths if is_known else None,
+        )
+
+    def _step(
+        self, positions: Array, key_positions: Array, xp: Namespace, space: Space, **fields: Any
+    ) -> "KVStep":
+        """Return a step at positions (batch or 1, token) and (batch or 1, key) of a namespace."""
+        rows = [positions, key_positions]
+        if not xp is space.xp is np:
+            both = xp.concat(rows, axis=1)
             both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
             count = positions.shape[1]
             rows = [both[:, :count], both[:, count:]]
         if not self._is_batch_first:
             rows = [x.T for x in rows]
         of_queries, of_keys = map(_frozen, rows)
-        is_written, on_host = is_known and space.can_write, None
-        if is_known:
-            on_host = OnHost.of(positions.T, key_positions.T, new.first_index)
         step = object.__new__(KVStep)
-        checks.set_fields(
-            step,
-            positions=of_queries,
-            key_positions=of_keys,
-            _cache=self,
-            _is_joined=new.is_joined,
-            _writes=tuple(new.writes()) if is_written else None,
-            _source=None if is_written else new.source(),
-            _on_host=on_host,
-            _known={},
-            _after=cache.lengths if is_known else None,
-        )
+        of_both = {"positions": of_queries, "key_positions": of_keys}
+        checks.set_fields(step, **of_both, _cache=self, _known={}, **fields)
         return step
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
@@ -445,7 +475,7 @@ class KVCache(_Value):
         """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
         cache = object.__new__(type(self))
         changed = {"lengths": _frozen(lengths), "_oldest": _frozen(oldest), "_stored": stored}
-        vars(cache).update(vars(self) | changed)
+        checks.set_fields(cache, **(vars(self) | changed))
         return cache
 
 
@@ -634,6 +664,14 @@ class KVStep(_Value):
         seq = 1 if cache.seq_axis is None else cache.seq_axis
         form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
         return cache._stored.attentions, form
+
+    def _shows_all(self, mask: Mask | None) -> bool:
+        """Tell whether a mask shows all keys to a single token, and slots are positions."""
+        at = None if self._on_host is None else self._on_host.first
+        if at is None or self._cache._slots.window is not None:
+            return False
+        whole = ((0, at + 1),)
+        return mask is None or mask._reach(((at, at + 1),), at + 1) == (whole, whole)
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the buffers have."""

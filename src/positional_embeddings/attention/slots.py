@@ -89,18 +89,8 @@ class NewTokens(NamedTuple):
         is_chunk = self.slots.window is not None and self.positions.shape[1] > 1
         return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
 
-    @property
-    def first_index(self) -> int | None:
-        """The position of the first token, if each token is known to be at its index."""
-        if self.longest is None or self.mask is not None or self.slots.window is not None:
-            return None
-        are_alike = self.before.shape[0] == 1 and self.space.can_write  # without empty slots
-        return int(self.before[0, 0]) if are_alike else None
-
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
-        if (first := self.first_index) is not None:
-            return self._count(first + self.positions.shape[1])
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
         if self.longest is not None and self.space.can_write:  # without empty slots at the end

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import sqrt
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
@@ -21,7 +23,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, attend
+from positional_embeddings.attention.attention import attend
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -34,6 +36,7 @@ from positional_embeddings.attention.store import NEW_ALONE
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rotate import Fit, Rotation
+from positional_embeddings.rotary.rotate import rotate as rotate_pairs
 
 # From queries and keys to both as they are stored.
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
@@ -204,6 +207,7 @@ class DecoderCache(WeightedLayer):
         """Number of tokens of each sequence so far, (batch,)."""
         return self.caches[0].lengths
 
+    @answered  # as `KVCache.step`
     def step(
         self, tokens: int | AnyArray | Sequence[Any], /, *, positions: AnyArray | None = None
     ) -> tuple["DecoderCache", "DecoderStep"]:
@@ -396,9 +400,15 @@ class DecoderCache(WeightedLayer):
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
                 raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
-        is_token = type(q) is type(k) is np.ndarray and count == 1
-        has_token = is_token and rule.rope is not None and rule.rope.head_size == rule.head_size
-        return _OfSteps(space, _Token.of(rule, q, k) if has_token else None)
+        token, scale = None, None
+        if type(q) is type(k) is type(v) is np.ndarray and count == 1:
+            if rule.rope is not None and rule.rope.head_size == rule.head_size:
+                token = _Token.of(rule, q, k)
+            is_fixed = rule.mask is None or rule.mask._is_fixed
+            is_bare = rule.bias is rule.softcap is None and not rule.has_sinks
+            if is_fixed and is_bare and axes.of_four(rule) == (3, 2):
+                scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
+        return _OfSteps(space, token, scale)
 
     def _with(self, **changed: Any) -> "DecoderCache":
         """Return another cache of the same layers, with a list of buffers of its own."""
@@ -485,30 +495,45 @@ class DecoderStep(WeightedLayer):
         form: Any = None
         if type(q) is type(k) is type(v) is np.ndarray:
             form = id(rule), q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-        known = self._known.get(form) or self._prepared(form, rule, keys, q, k, v)
+        known = self._known.get(form) or self._prepared(form, rule, step, keys, q, k, v)
         q, k = known.rotate(q, k)
         keys, seen_keys = step.store(keys, k)
         values, seen_values = step.store(values, v)
         cache.buffers[number] = keys, values
-        if known.attention is not None:
-            scores, way = known.attention
-        else:
-            scores, way = rule._prepared(q, seen_keys, seen_values, sinks, step)
-            if sinks is None and (rule.mask is None or rule.mask._is_fixed):
-                keep(self._known, form, known._replace(attention=(scores, way)))
-        return attend(scores, way, q, seen_keys, seen_values)
+        if known.attend is not None and sinks is None:
+            return known.attend(q, seen_keys, seen_values)
+        prepared = rule._prepared(q, seen_keys, seen_values, sinks, step)
+        if sinks is None and (rule.mask is None or rule.mask._is_fixed):
+            keep(self._known, form, known._replace(attend=partial(attend, *prepared)))
+        return attend(*prepared, q, seen_keys, seen_values)
 
     def _prepared(
-        self, form: Any, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array
+        self,
+        form: Any,
+        rule: AttentionLayer,
+        step: KVStep,
+        keys: Array,
+        q: Array,
+        k: Array,
+        v: Array,
     ) -> "_Known":
-        """Check new tokens, and return what rotates them."""
-        count = self._steps[0].positions.shape[int(self._cache.caches[0]._is_batch_first)]
+        """Check new tokens, and return what rotates them, and what attends if they see all keys."""
+        count = step.positions.shape[int(self._cache.caches[0]._is_batch_first)]
         of_steps = once(
             self._cache._known,
             form and (count, form),
             lambda: self._cache._checked(rule, keys, q, k, v, count),
         )
-        known = _Known(self._rotating(of_steps, rule, q))
+        space, scale, plain = of_steps.space, of_steps.scale, None
+        if scale is not None and step._shows_all(rule.mask):
+
+            def plain(q: Array, keys: Array, values: Array) -> Array:
+                output = space.attend(q, keys, values, scale)
+                if output is not None:
+                    return output
+                return attend(*rule._prepared(q, keys, values, None, step), q, keys, values)
+
+        known = _Known(self._rotating(of_steps, rule, q), plain)
         keep(self._known, form, known)
         return known
 
@@ -545,9 +570,10 @@ class _Token(NamedTuple):
     def rotating(self, fit: Fit) -> Rotate:
         """Return what rotates to one position: each call takes as long as its numbers."""
         _, axis, queries, keys = self
+        rotation, cos, sin = fit
 
         def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-            both = fit.rotate(np.concat([q, k], axis=axis))
+            both = rotate_pairs(np.concat([q, k], axis=axis), cos, sin, rotation)
             return both[queries], both[keys]
 
         return rotate
@@ -557,14 +583,18 @@ class _OfSteps(NamedTuple):
     """What is known of tokens of one form in all steps."""
 
     space: Space
-    token: _Token | None  # of NumPy's single tokens, of which all features are for the `rope`
+    # Of single tokens of NumPy: how they rotate, if all features do; and the factor on products
+    # that are the scores of all keys that a mask shows, in arrays (..., sequence, feature).
+    token: _Token | None
+    scale: float | None
 
 
 class _Known(NamedTuple):
     """What is known of tokens of one form in a step."""
 
     rotate: Rotate
-    attention: Prepared | None = None
+    # From queries, keys and values to the output.
+    attend: Callable[[Array, Array, Array], Any] | None
 
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:

@@ -77,7 +77,9 @@ class NumPy(Space):
     def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         # What `softmax` and both products do, without calls in between, which take a fifth of a
         # step. Only the sums of values are divided; where these overflow, weights have to be.
-        if not query.dtype == key.dtype == value.dtype == self.dtype or 0 in key.shape:
+        if not query.dtype == key.dtype == value.dtype == self.dtype:
+            return None
+        if not (query.size and key.size):
             return None
         heads = key.shape[-3:-2]
         if is_grouped := heads < query.shape[-3:-2]:
