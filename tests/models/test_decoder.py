@@ -261,3 +261,100 @@ def test_a_layer_that_the_first_step_left_out_is_refused():
     step.attend(0, *[x[:, :, :1]] * 3)
     with pytest.raises(ValueError, match=r"`buffer` must hold the tokens before the step, got one"):
         step.attend(1, *[x[:, :, :1]] * 3)
+
+
+def of_one_layer(capacity=12, dtype=np.float64, **options):
+    """Return a cache of a layer of two heads of four features, and twelve tokens for it."""
+    layer = AttentionLayer(2, 4, **{"mask": CausalMask(), **options}, **LAST)
+    cache = DecoderCache.empty([layer, layer], 1, capacity, dtype=dtype)
+    return layer, cache, np.random.default_rng(0).standard_normal((3, 1, 2, 12, 4)).astype(dtype)
+
+
+def by_token(cache, tokens, start=0):
+    """Return what both layers of a cache make of tokens one by one, joined; and the last cache."""
+    outputs = [[], []]
+    for at in range(start, tokens.shape[3]):
+        cache, step = cache.step(1)
+        for number, output in enumerate(outputs):
+            output.append(step.attend(number, *tokens[:, :, :, at : at + 1]))
+    first, second = (np.concat(output, axis=2) for output in outputs)
+    np.testing.assert_array_equal(first, second)
+    return first, cache
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        None,
+        CausalMask(),
+        CausalMask() | SlidingWindowMask.of(5),
+        CausalMask() | pe.ChunkedMask(4),
+        CausalMask() | pe.DilatedMask(2),
+        CausalMask() | pe.GlobalMask([0, 7]),
+        CausalMask() | pe.SegmentMask(np.repeat([0, 1, 2], 4)),
+        CausalMask() | pe.FunctionMask(lambda q, k: (q + k) % 3 == 1),
+        CausalMask(mask_diagonal=True),
+    ],
+    ids=repr,
+)
+def test_a_token_sees_what_its_mask_shows_in_each_step(mask):
+    """Masks that show all keys at first, or now and then, or never."""
+    layer, cache, tokens = of_one_layer(mask=mask)
+    if mask is None:  # a token is after all others
+        layer = AttentionLayer(2, 4, mask=CausalMask(), **LAST)
+    whole = layer(*tokens)
+    np.testing.assert_allclose(by_token(cache, tokens)[0], whole, atol=1e-15)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("which", ["q", "k", "v"])
+def test_a_token_that_sees_what_is_not_finite_gets_nan(which, value):
+    layer, cache, tokens = of_one_layer()
+    tokens["qkv".index(which), 0, 1, 6, 2] = value
+    got, whole = by_token(cache, tokens)[0], layer(*tokens)
+    np.testing.assert_allclose(got, whole, atol=1e-15)
+    affected = got[0, 1, 6:] if which != "q" else got[0, 1, 6]
+    assert np.isnan(affected).all()
+    assert np.isfinite(got[0, 0]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_token_sums_values_near_the_largest_float(dtype):
+    _, cache, tokens = of_one_layer(dtype=dtype)
+    largest = 0.99 * np.finfo(dtype).max
+    tokens[:2], tokens[2] = 0, largest
+    got, _ = by_token(cache, tokens)
+    np.testing.assert_allclose(got / largest, np.ones_like(got), rtol=1e-6)
+
+
+def test_sinks_are_refused_in_each_layer_that_has_none():
+    """Also in one whose attention is known from another."""
+    _, cache, tokens = of_one_layer()
+    _, step = cache.step(1)
+    token = tokens[:, :, :, :1]
+    step.attend(0, *token)
+    with pytest.raises(ValueError, match="`sinks` must be left out"):
+        step.attend(1, *token, sinks=np.ones(2))
+
+
+def test_tokens_that_do_not_fit_are_refused_in_each_step():
+    """Whatever was known to fit in a step before, or in a cache of other sequences."""
+    _, cache, tokens = of_one_layer()
+    _, cache = by_token(cache, tokens[:, :, :, :2])
+    _, step = cache.step(2)
+    with pytest.raises(ValueError, match=r"`q` must have shape \(1, 2, 2, 4\), got \(1, 2, 1, 4\)"):
+        step.attend(0, *tokens[:, :, :, :1])
+    _, step = cache.take([0, 0]).step(1)
+    with pytest.raises(ValueError, match=r"`q` must have shape \(2, 2, 1, 4\), got \(1, 2, 1, 4\)"):
+        step.attend(0, *tokens[:, :, :, :1])
+    cache.buffers[0] = tuple(x.astype(np.float32) for x in cache.buffers[0])
+    _, step = cache.step(1)
+    with pytest.raises(TypeError, match="must have the dtype of"):
+        step.attend(0, *tokens[:, :, :, :1])
+
+
+def test_a_grid_ends_after_its_last_token():
+    _, cache, tokens = of_one_layer(mask=CausalMask() | pe.NeighbourhoodMask((2, 3), 5))
+    _, cache = by_token(cache, tokens[:, :, :, :6])
+    with pytest.raises(ValueError, match="`shape` must have a token for each query and key"):
+        by_token(cache, tokens, 6)

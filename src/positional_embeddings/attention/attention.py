@@ -355,9 +355,10 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
     call. Within a step of a cache, what those without arrays and functions give is kept, and from
     step to step all that does not depend on the number of keys.
     """
-    key, kept = _key(q, k, v, rules, options), _kept_calls
+    key: Any = _key(q, k, v, rules, options)
     step = rules.positions if isinstance(rules.positions, KVStep) else None
-    forms, form, of_steps = None, None, None
+    kept: dict[Any, Any] | None = _kept_calls
+    of_steps: _OfSteps | None = None
     if step is not None:
         kept, (forms, form) = step._known, step._forms(key)
         of_steps = (forms or {}).get(form)
@@ -369,14 +370,13 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
             scores = scores._replace(mask=rules.mask)
         return scores.with_sinks(rules.sinks), way
     if of_steps is not None:
-        scores = _in_step(of_steps.scores, step, q, k).with_sinks(rules.sinks)
+        scores = of_steps.at(step, q, k).with_sinks(rules.sinks)
     else:
-        scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
-        if forms is not None:
+        scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+        if step is not None and forms is not None:
             of_steps = _OfSteps(scores.without_sinks())
             keep(forms, form, of_steps)
             key = of_steps, k.shape
-    scores = scores.with_seen_keys()
     way = choose(scores, q, k, v)
     if step is not None and key and way is at_once.attend:
         scores = scores.with_arrays(rules)
@@ -386,22 +386,22 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
 
 @dataclass(frozen=True, eq=False)
 class _OfSteps:
-    """The scores of a call in any step of a cache, but for the number of keys and what they see.
+    """The scores of a call in steps of a cache whose slots are positions.
 
-    Each step knows its own by this object, so that a mask is looked up once.
+    A step knows its own by this object, so that a mask is looked up once.
     """
 
     scores: Scores
 
-
-def _in_step(scores: Scores, step: Any, q: Array, k: Array) -> Scores:
-    """Return scores of an earlier step, whose slots are positions, in another one."""
-    seq = scores.layout.seq
-    at = step._places_of(q, k, seq, scores.space)
-    at._check(scores.mask, scores.space)
-    keys = whole_span(k.shape[seq])
-    layout = scores.layout._replace(keys=keys)
-    return scores._replace(layout=layout, offset=at.first or 0, seen=keys)
+    def at(self, step: Any, q: Array, k: Array) -> Scores:
+        """Return the scores in a step."""
+        scores = self.scores
+        seq = scores.layout.seq
+        at = step._places_of(q, k, seq, scores.space)
+        at._check(scores.mask, scores.space)
+        keys = whole_span(k.shape[seq])
+        layout = scores.layout._replace(keys=keys)
+        return scores._replace(layout=layout, offset=at.first or 0, seen=keys).with_seen_keys()
 
 
 def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
@@ -450,9 +450,11 @@ def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
     if scores.has_lists or space.compiles_kernels:
         return gathered.attend if scores.has_lists else on_cupy.attend
     is_traced = space.loops() is not None
-    most = jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     numbers = float("nan") if None in k.shape else prod(k.shape)
-    if block_size is None and count <= max(most, numbers // NUMBERS_OF_KEYS_FOR_A_SCORE):
+    is_few = count <= numbers // NUMBERS_OF_KEYS_FOR_A_SCORE or count <= (
+        jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
+    )
+    if block_size is None and is_few:
         return at_once.attend
     if is_traced:
         # Without a loop a sharded sequence stays so.

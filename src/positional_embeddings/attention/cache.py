@@ -267,7 +267,7 @@ class KVCache(_Value):
             checks.set_fields(self, _stored=Stored())
         first = None if is_several(tokens) else self._next_position(space)
         if first is not None:
-            stop = first + checks.axis_length("tokens", tokens)
+            stop = first + checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
             if stop <= self.capacity:
                 return self._counted(first, stop, space)
         new = self._new_tokens(tokens, space)
@@ -348,14 +348,14 @@ class KVCache(_Value):
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
-        positions, key_positions, is_known = new.positions, new.key_positions(), new.longest is not None
+        queries, keys, is_known = new.positions, new.key_positions(), new.longest is not None
         is_written = is_known and new.space.can_write
         return self._step(
-            positions,
-            key_positions,
+            queries,
+            keys,
             new.xp,
             new.space,
-            _on_host=OnHost.of(positions.T, key_positions.T) if is_known else None,
+            _on_host=OnHost.of(queries.T, keys.T) if is_known else None,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
@@ -569,6 +569,10 @@ class KVStep(_Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
+        return self._store(buffer, new)
+
+    def _store(self, buffer: Array, new: Array) -> tuple[Any, Any]:
+        """Return what `store` does; for two arrays of each layer."""
         moves = self._moves(buffer, new)
         written: Array = buffer
         joined: Array = None

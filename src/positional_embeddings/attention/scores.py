@@ -46,9 +46,9 @@ class Scores(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether all queries see all keys, and scores are products alone."""
+        """Return whether queries see all keys, and scores are products alone, without `lse`."""
         is_bare = self.bias is self.softcap is self.sinks is self.empty is None
-        return is_bare and not (self.is_masked or self.with_lse or self.seen is not self.layout.keys)
+        return is_bare and self.seen is self.layout.keys and not (self.is_masked or self.with_lse)
 
     @property
     def has_reach(self) -> bool:
@@ -77,8 +77,10 @@ class Scores(NamedTuple):
             return self
         keys = self.layout.keys
         some, every = self.reach(((0, self.layout.queries.size),))
-        seen = keys if some == keys.ranges else span_of(*some)
-        return self._replace(seen=seen, is_masked=some != every)
+        seen, is_masked = keys if some == keys.ranges else span_of(*some), some != every
+        if seen is self.seen and is_masked is self.is_masked:
+            return self
+        return self._replace(seen=seen, is_masked=is_masked)
 
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""

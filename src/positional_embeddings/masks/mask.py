@@ -4,7 +4,6 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_

@@ -42,9 +42,10 @@ def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """Return what two unions of ranges have in common."""
-    few, many = (first, second) if len(first) <= len(second) else (second, first)
-    if len(many) == 1 == len(few):
-        return clip(few[0][0], few[0][1], many[0][1], many[0][0])
+    if len(first) == len(second) == 1:
+        (start, stop), (other, size) = *first, *second
+        return clip(start, stop, size, other)
+    few, many = sorted((first, second), key=len)
     if len(few) == 1 and few[0][0] <= many[0][0] and many[-1][1] <= few[0][1]:
         return many
     common: list[tuple[int, int]] = []
@@ -77,10 +78,7 @@ def shift(ranges: Ranges, by: int) -> Ranges:
 
 def clip(start: int, stop: int, size: int, least: int = 0) -> Ranges:
     """Return the part of a range from `least` to before `size`."""
-    if start < least:
-        start = least
-    if stop > size:
-        stop = size
+    start, stop = max(start, least), min(stop, size)
     return ((start, stop),) if start < stop else ()
 
 

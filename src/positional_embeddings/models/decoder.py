@@ -41,6 +41,9 @@ from positional_embeddings.rotary.rotate import rotate as rotate_pairs
 # From queries and keys to both as they are stored.
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
+# From queries, keys and values to the output.
+Attend: TypeAlias = Callable[[Array, Array, Array], Any]
+
 # The name of keys and values so far in errors about arrays of two libraries.
 BUFFERS = "buffers` of a cache, whose library is its `xp="
 
@@ -405,7 +408,7 @@ class DecoderCache(WeightedLayer):
             if rule.rope is not None and rule.rope.head_size == rule.head_size:
                 token = _Token.of(rule, q, k)
             is_fixed = rule.mask is None or rule.mask._is_fixed
-            is_bare = rule.bias is rule.softcap is None and not rule.has_sinks
+            is_bare = rule.bias is None and rule.softcap is None and not rule.has_sinks
             if is_fixed and is_bare and axes.of_four(rule) == (3, 2):
                 scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
         return _OfSteps(space, token, scale)
@@ -497,8 +500,8 @@ class DecoderStep(WeightedLayer):
             form = id(rule), q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
         known = self._known.get(form) or self._prepared(form, rule, step, keys, q, k, v)
         q, k = known.rotate(q, k)
-        keys, seen_keys = step.store(keys, k)
-        values, seen_values = step.store(values, v)
+        keys, seen_keys = step._store(keys, k)
+        values, seen_values = step._store(values, v)
         cache.buffers[number] = keys, values
         if known.attend is not None and sinks is None:
             return known.attend(q, seen_keys, seen_values)
@@ -517,23 +520,14 @@ class DecoderStep(WeightedLayer):
         k: Array,
         v: Array,
     ) -> "_Known":
-        """Check new tokens, and return what rotates them, and what attends if they see all keys."""
+        """Check new tokens, and return what is known of them."""
         count = step.positions.shape[int(self._cache.caches[0]._is_batch_first)]
         of_steps = once(
             self._cache._known,
             form and (count, form),
             lambda: self._cache._checked(rule, keys, q, k, v, count),
         )
-        space, scale, plain = of_steps.space, of_steps.scale, None
-        if scale is not None and step._shows_all(rule.mask):
-
-            def plain(q: Array, keys: Array, values: Array) -> Array:
-                output = space.attend(q, keys, values, scale)
-                if output is not None:
-                    return output
-                return attend(*rule._prepared(q, keys, values, None, step), q, keys, values)
-
-        known = _Known(self._rotating(of_steps, rule, q), plain)
+        known = _Known(self._rotating(of_steps, rule, q), _attending_to_all(of_steps, rule, step))
         keep(self._known, form, known)
         return known
 
@@ -583,8 +577,8 @@ class _OfSteps(NamedTuple):
     """What is known of tokens of one form in all steps."""
 
     space: Space
-    # Of single tokens of NumPy: how they rotate, if all features do; and the factor on products
-    # that are the scores of all keys that a mask shows, in arrays (..., sequence, feature).
+    # Of a single token of NumPy: how it rotates, None unless all its features do; and the scale of
+    # its scores, None unless these are products alone where its mask shows all keys.
     token: _Token | None
     scale: float | None
 
@@ -593,8 +587,22 @@ class _Known(NamedTuple):
     """What is known of tokens of one form in a step."""
 
     rotate: Rotate
-    # From queries, keys and values to the output.
-    attend: Callable[[Array, Array, Array], Any] | None
+    attend: Attend | None  # None where each call is prepared, or until one is
+
+
+def _attending_to_all(of_steps: _OfSteps, rule: AttentionLayer, step: KVStep) -> Attend | None:
+    """Return what attends for a token that sees all keys, None if it may not."""
+    space, scale = of_steps.space, of_steps.scale
+    if scale is None or not step._shows_all(rule.mask):
+        return None
+
+    def attend_to_all(q: Array, keys: Array, values: Array) -> Any:
+        output = space.attend(q, keys, values, scale)
+        if output is not None:
+            return output
+        return attend(*rule._prepared(q, keys, values, None, step), q, keys, values)
+
+    return attend_to_all
 
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:

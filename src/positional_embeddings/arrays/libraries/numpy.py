@@ -8,7 +8,7 @@ import numpy as np
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Dtype
 from positional_embeddings.arrays.quiet import is_compiling
-from positional_embeddings.arrays.space import TINY_WEIGHT, Space
+from positional_embeddings.arrays.space import Space
 
 # Products that a float sums one by one, before what it rounds off is seen.
 _MOST_PRODUCTS_SUMMED = 2**13
