@@ -295,7 +295,7 @@ def by_token(cache, tokens, start=0):
         CausalMask() | pe.FunctionMask(lambda q, k: (q + k) % 3 == 1),
         CausalMask(mask_diagonal=True),
     ],
-    ids=repr,
+    ids=["none", "causal", "window", "chunks", "dilated", "global", "segments", "function", "past"],
 )
 def test_a_token_sees_what_its_mask_shows_in_each_step(mask):
     """Masks that show all keys at first, or now and then, or never."""
