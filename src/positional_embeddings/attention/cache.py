@@ -572,7 +572,7 @@ class KVStep(_Value):
         return self._store(buffer, new)
 
     def _store(self, buffer: Array, new: Array) -> tuple[Any, Any]:
-        """Return what `store` does; for two arrays of each layer."""
+        """Do what `store` does, without asking whether the call fits: twice for each layer."""
         moves = self._moves(buffer, new)
         written: Array = buffer
         joined: Array = None

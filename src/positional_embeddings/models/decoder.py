@@ -409,7 +409,7 @@ class DecoderCache(WeightedLayer):
                 token = _Token.of(rule, q, k)
             is_fixed = rule.mask is None or rule.mask._is_fixed
             is_bare = rule.bias is None and rule.softcap is None and not rule.has_sinks
-            if is_fixed and is_bare and axes.of_four(rule) == (3, 2):
+            if is_fixed and is_bare and axes.of_four(rule) == (3, 2) and q.dtype == space.dtype:
                 scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
         return _OfSteps(space, token, scale)
 
@@ -556,17 +556,19 @@ class _Token(NamedTuple):
 
     @classmethod
     def of(cls, rule: AttentionLayer, q: HostArray, k: HostArray) -> "_Token":
+        """Check arrays like those of a token, and return how they rotate."""
         axis: Any = axes.head_axis(4, *axes.of_four(rule))
         rotation = rule.rope._fit(np.concat([q, k], axis=axis), None, 0).rotation  # type: ignore[union-attr]
         before, count = (slice(None),) * axis, q.shape[axis]
         return cls(rotation, axis, (*before, slice(count)), (*before, slice(count, None)))
 
     def rotating(self, fit: Fit) -> Rotate:
-        """Return what rotates to one position: each call takes as long as its numbers."""
+        """Return what rotates by the tables of one position."""
         _, axis, queries, keys = self
         rotation, cos, sin = fit
 
         def rotate(q: Array, k: Array) -> tuple[Array, Array]:
+            # Together: for one token each call of NumPy takes as long as its numbers.
             both = rotate_pairs(np.concat([q, k], axis=axis), cos, sin, rotation)
             return both[queries], both[keys]
 
