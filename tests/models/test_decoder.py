@@ -251,10 +251,17 @@ def test_tokens_beyond_the_tables_of_a_rope(size):
             np.testing.assert_allclose(one, want[:, :, first : first + 1], atol=2e-6)
 
 
-def test_a_layer_that_the_first_step_left_out_is_refused():
-    """Its buffers hold zeros in place of the tokens of that step."""
-    layers = [AttentionLayer(1, 4, mask=CausalMask(), **LAST)] * 2
-    cache, step = DecoderCache.empty(layers, 1, 8).step(2)
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("refused", [None, 0, 9, [[1, 2]]])
+def test_a_layer_that_the_first_step_left_out_is_refused(refused, window):
+    """Its buffers hold zeros in place of those tokens, also if a step was refused before."""
+    ring = AttentionLayer(1, 4, mask=SlidingWindowMask.of(window or 9), window=window, **LAST)
+    layers = [ring, ring, AttentionLayer(1, 4, mask=CausalMask(), **LAST)]
+    cache = DecoderCache.empty(layers, 1, 8)
+    if refused is not None:
+        with pytest.raises(ValueError, match="tokens"):
+            cache.step(refused)
+    cache, step = cache.step(2)
     x = np.ones((1, 1, 2, 4))
     step.attend(0, x, x, x)
     _, step = cache.step(1)
@@ -332,9 +339,10 @@ def test_sinks_are_refused_in_each_layer_that_has_none():
     _, cache, tokens = of_one_layer()
     _, step = cache.step(1)
     token = tokens[:, :, :, :1]
-    step.attend(0, *token)
+    expected = step.attend(0, *token)
     with pytest.raises(ValueError, match="`sinks` must be left out"):
         step.attend(1, *token, sinks=np.ones(2))
+    np.testing.assert_array_equal(step.attend(1, *token), expected)  # it has stored nothing
 
 
 def test_tokens_that_do_not_fit_are_refused_in_each_step():
@@ -349,12 +357,18 @@ def test_tokens_that_do_not_fit_are_refused_in_each_step():
         step.attend(0, *tokens[:, :, :, :1])
     cache.buffers[0] = tuple(x.astype(np.float32) for x in cache.buffers[0])
     _, step = cache.step(1)
-    with pytest.raises(TypeError, match="must have the dtype of"):
+    with pytest.raises(
+        TypeError, match="`q` must have the dtype of the cache, float32, got float64"
+    ):
         step.attend(0, *tokens[:, :, :, :1])
 
 
-def test_a_grid_ends_after_its_last_token():
-    _, cache, tokens = of_one_layer(mask=CausalMask() | pe.NeighbourhoodMask((2, 3), 5))
+@pytest.mark.parametrize(
+    "combined",
+    [lambda grid: CausalMask() | grid, lambda grid: CausalMask() & ~grid, lambda grid: ~grid],
+)
+def test_a_grid_ends_after_its_last_token(combined):
+    _, cache, tokens = of_one_layer(mask=combined(pe.NeighbourhoodMask((2, 3), 5)))
     _, cache = by_token(cache, tokens[:, :, :, :6])
     with pytest.raises(ValueError, match="`shape` must have a token for each query and key"):
         by_token(cache, tokens, 6)

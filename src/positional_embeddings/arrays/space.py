@@ -219,7 +219,7 @@ class Space:
     def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:  # noqa: ARG002
         """Return what queries attend to that see all keys, None if that is not done faster here.
 
-        Nor if what comes is not finite. Several heads of queries may share one of keys.
+        Nor if what comes is not finite. Several rows of queries on axis -3 may share one of keys.
         """
         return None
 

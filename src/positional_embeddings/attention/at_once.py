@@ -29,10 +29,6 @@ def attend_seen(
     """
     space = scores.space
     if space.is_readable(query) and not space.compiles_kernels:
-        if mask is bias is scores.softcap is scores.sinks is None and not scores.with_lse:
-            output = space.attend(query, key, value, scores.scale)
-            if output is not None:
-                return output, None
         logits = products(query, key, space, scores.scale)
         checked = space.sum_of_all(logits)
         to_add = None if bias is None else scores.bias_to_add(bias)

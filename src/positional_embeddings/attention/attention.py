@@ -230,11 +230,29 @@ def scaled_dot_product_attention(
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    space, layout = scores.space, scores.layout
-    if way is at_once.attend and scores.is_plain and layout.is_in_order:
-        output = space.attend(q, k, v, scores.scale)
+    if way is at_once.attend and scores.is_plain and scores.space.xp is np:
+        output = _attend_to_seen(scores, q, k, v)
         if output is not None:
             return output
+    return attend_by_scores(scores, way, q, k, v)
+
+
+def _attend_to_seen(scores: Scores, q: Array, k: Array, v: Array) -> Any:
+    """Return what queries attend to that see all seen keys, None if it is not finite."""
+    space, layout, seen = scores.space, scores.layout, scores.seen
+    if not layout.is_in_order:
+        q, k, v = layout.rows((q, k, v), space)
+    if seen is not layout.keys:
+        k, v = seen.take(k, -2, space), seen.take(v, -2, space)
+    output = space.attend(q, k, v, scores.scale)
+    if output is None or layout.is_in_order:
+        return output
+    return layout.restored(output, output.dtype, space)
+
+
+def attend_by_scores(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
+    """Return what `attend` does, by all that makes the scores."""
+    space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         output, lse = way(scores, *layout.rows((q, k, v), space))
     output = layout.restored(output, q.dtype, space)
@@ -358,7 +376,7 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
     key: Any = _key(q, k, v, rules, options)
     step = rules.positions if isinstance(rules.positions, KVStep) else None
     kept: dict[Any, Any] | None = _kept_calls
-    of_steps: _OfSteps | None = None
+    of_steps: _ScoresOfSteps | None = None
     if step is not None:
         kept, (forms, form) = step._known, step._forms(key)
         of_steps = (forms or {}).get(form)
@@ -369,12 +387,12 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
         if not (rules.mask is None or rules.mask._is_fixed):
             scores = scores._replace(mask=rules.mask)
         return scores.with_sinks(rules.sinks), way
-    if of_steps is not None:
+    if step is not None and of_steps is not None:
         scores = of_steps.at(step, q, k).with_sinks(rules.sinks)
     else:
         scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
         if step is not None and forms is not None:
-            of_steps = _OfSteps(scores.without_sinks())
+            of_steps = _ScoresOfSteps(scores.without_sinks())
             keep(forms, form, of_steps)
             key = of_steps, k.shape
     way = choose(scores, q, k, v)
@@ -385,7 +403,7 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
 
 
 @dataclass(frozen=True, eq=False)
-class _OfSteps:
+class _ScoresOfSteps:
     """The scores of a call in steps of a cache whose slots are positions.
 
     A step knows its own by this object, so that a mask is looked up once.
@@ -393,7 +411,7 @@ class _OfSteps:
 
     scores: Scores
 
-    def at(self, step: Any, q: Array, k: Array) -> Scores:
+    def at(self, step: KVStep, q: Array, k: Array) -> Scores:
         """Return the scores in a step."""
         scores = self.scores
         seq = scores.layout.seq

@@ -263,8 +263,6 @@ class KVCache(_Value):
         array([0, 1, 2])
         """
         space = space_of(like=self._like)
-        if self._stored is None:
-            checks.set_fields(self, _stored=Stored())
         first = None if is_several(tokens) else self._next_position(space)
         if first is not None:
             stop = first + checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
@@ -277,11 +275,20 @@ class KVCache(_Value):
         alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
         if alike > 1:
             lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
-        cache = self._with(lengths, oldest, self._stored)
+        cache = self._with(lengths, oldest, self._followed())
         return cache, self._step_to(cache, new)
 
+    def _followed(self) -> Stored:
+        """Return what this cache and the next ones store."""
+        if self._stored is None:
+            checks.set_fields(self, _stored=Stored())
+        return self._stored  # type: ignore[return-value]
+
     def _next_position(self, space: Space) -> int | None:
-        """Return the next position of all sequences, None if slots may be no positions in one."""
+        """Return the next position of all sequences.
+
+        None if these differ, in a ring, and where buffers cannot be written to.
+        """
         if not isinstance(self.lengths, np.ndarray) or self._slots.window is not None:
             return None
         first, *others = {*self.lengths.tolist()}
@@ -289,7 +296,7 @@ class KVCache(_Value):
 
     def _counted(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
-        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._stored)
+        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._followed())
         queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
         step = self._step(
             queries.T,
@@ -367,7 +374,7 @@ class KVCache(_Value):
     ) -> "KVStep":
         """Return a step at positions (batch or 1, token) and (batch or 1, key) of a namespace."""
         rows = [positions, key_positions]
-        if not xp is space.xp is np:
+        if not (xp is np and space.xp is np):
             both = xp.concat(rows, axis=1)
             both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
             count = positions.shape[1]
@@ -669,11 +676,14 @@ class KVStep(_Value):
         form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
         return cache._stored.attentions, form
 
-    def _shows_all(self, mask: Mask | None) -> bool:
-        """Tell whether a mask shows all keys to a single token, and slots are positions."""
-        at = None if self._on_host is None else self._on_host.first
+    def _shows_all(self, mask: Mask | None, space: Space) -> bool:
+        """Tell whether a mask shows all keys to a single token, whose slots are positions."""
+        on_host = self._on_host
+        at = on_host.first if on_host is not None and len(on_host.queries) == 1 else None
         if at is None or self._cache._slots.window is not None:
             return False
+        if mask is not None:
+            mask._check((at, at + 1), at + 1, space)
         whole = ((0, at + 1),)
         return mask is None or mask._reach(((at, at + 1),), at + 1) == (whole, whole)
 
@@ -746,8 +756,9 @@ def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
 
 def _frozen(array: Array) -> Array:
     """Make an array of NumPy that was just made one that cannot be written to; return it."""
-    if isinstance(array, np.ndarray):
-        array.setflags(write=False)
+    for view in (array, getattr(array, "base", None)):
+        if isinstance(view, np.ndarray):
+            view.setflags(write=False)
     return array
 
 

@@ -46,9 +46,9 @@ class Scores(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether queries see all keys, and scores are products alone, without `lse`."""
+        """Return whether scores are products alone, of all keys that are seen, without `lse`."""
         is_bare = self.bias is self.softcap is self.sinks is self.empty is None
-        return is_bare and self.seen is self.layout.keys and not (self.is_masked or self.with_lse)
+        return is_bare and not (self.is_masked or self.with_lse)
 
     @property
     def has_reach(self) -> bool:

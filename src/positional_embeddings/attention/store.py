@@ -91,6 +91,8 @@ class Stored:
         self._ends: dict[Any, tuple[ref[Any], list[HostArray | None]]] = {}
         # Axes of buffers that were checked, by their forms.
         self.axes: dict[Any, BufferAxes] = {}
+        # Whether buffers that hold no tokens yet are known.
+        self.has_begun = False
         # What is known of attentions in steps whose slots are positions, by their forms.
         self.attentions: dict[object, Any] = {}
 

@@ -43,8 +43,8 @@ def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """Return what two unions of ranges have in common."""
     if len(first) == len(second) == 1:
-        (start, stop), (other, size) = *first, *second
-        return clip(start, stop, size, other)
+        (start, stop), (least, most) = *first, *second
+        return clip(start, stop, most, least)
     few, many = sorted((first, second), key=len)
     if len(few) == 1 and few[0][0] <= many[0][0] and many[-1][1] <= few[0][1]:
         return many

@@ -221,11 +221,15 @@ class AttentionLayer(checks.CheckedLayer):
         before[feature], last[feature] = slice(None, -size), slice(-size, None)
         return space.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
 
-    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
-        """Check an attention of queries and keys that are rotated, and return what computes it."""
+    def _check_sinks(self, sinks: Array) -> None:
+        """Check that sinks are given as `has_sinks` says."""
         if self.has_sinks is (sinks is None):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
+
+    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
+        """Check an attention of queries and keys that are rotated, and return what computes it."""
+        self._check_sinks(sinks)
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
         is_grouped = self.num_kv_heads != self.num_heads

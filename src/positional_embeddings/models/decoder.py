@@ -23,7 +23,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import attend
+from positional_embeddings.attention.attention import attend, attend_by_scores
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -245,11 +245,9 @@ class DecoderCache(WeightedLayer):
             can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
             another shape.
         """
-        are_new = [cache._stored is None for cache in self.caches]
         pairs = [cache.step(tokens) for cache in self.caches]
-        if any(are_new):
-            begun = zip(pairs, are_new, strict=True)
-            self._begin([step if is_new else None for (_, step), is_new in begun])
+        if not all(step._cache._stored.has_begun for _, step in pairs):  # type: ignore[union-attr]
+            self._begin([step for _, step in pairs])
         counted = pairs[0][1].positions
         following = self._with(caches=tuple([cache for cache, _ in pairs]))
         if positions is not None:
@@ -272,14 +270,16 @@ class DecoderCache(WeightedLayer):
         )
         return following, step
 
-    def _begin(self, steps: list[KVStep | None]) -> None:
+    def _begin(self, steps: list[KVStep]) -> None:
         """Know buffers in which nothing is stored yet, so that no layer is left out of a step."""
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
             step: Any = steps[number]
-            if step is None or step._after is None or np.any(step._cache.lengths):
+            if step._after is None or np.any(step._cache.lengths):
                 continue
             for buffer in pair or ():
                 step._cache._stored.begin(buffer, step._cache.lengths, space_of(buffer=buffer))
+        for step in steps:
+            step._cache._stored.has_begun = True
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""
@@ -384,7 +384,7 @@ class DecoderCache(WeightedLayer):
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
-        taken = self._with(caches=caches, buffers=buffers, _known={})
+        taken = self._with(caches=caches, buffers=buffers, _known={})  # of another batch
         if self._ahead is not None:
             xp, (at, *of_rows) = together(space, indices, self._ahead, self._since)
             ahead, since = (xp.take(numbers, at) for numbers in of_rows)
@@ -393,7 +393,7 @@ class DecoderCache(WeightedLayer):
 
     def _checked(
         self, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array, count: int
-    ) -> "_OfSteps":
+    ) -> "_TokensOfSteps":
         """Check some new tokens of a layer, and return what is known of them."""
         space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
         shapes = _shapes_of(rule, self.lengths.shape[0], count)
@@ -411,7 +411,7 @@ class DecoderCache(WeightedLayer):
             is_bare = rule.bias is None and rule.softcap is None and not rule.has_sinks
             if is_fixed and is_bare and axes.of_four(rule) == (3, 2) and q.dtype == space.dtype:
                 scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
-        return _OfSteps(space, token, scale)
+        return _TokensOfSteps(space, token, scale)
 
     def _with(self, **changed: Any) -> "DecoderCache":
         """Return another cache of the same layers, with a list of buffers of its own."""
@@ -494,6 +494,7 @@ class DecoderStep(WeightedLayer):
         rule, pair = cache.layers[number], cache.buffers[number]
         if rule is None or pair is None:
             raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
+        rule._check_sinks(sinks)
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
         form: Any = None
         if type(q) is type(k) is type(v) is np.ndarray:
@@ -503,7 +504,7 @@ class DecoderStep(WeightedLayer):
         keys, seen_keys = step._store(keys, k)
         values, seen_values = step._store(values, v)
         cache.buffers[number] = keys, values
-        if known.attend is not None and sinks is None:
+        if known.attend is not None:
             return known.attend(q, seen_keys, seen_values)
         prepared = rule._prepared(q, seen_keys, seen_values, sinks, step)
         if sinks is None and (rule.mask is None or rule.mask._is_fixed):
@@ -524,14 +525,14 @@ class DecoderStep(WeightedLayer):
         count = step.positions.shape[int(self._cache.caches[0]._is_batch_first)]
         of_steps = once(
             self._cache._known,
-            form and (count, form),
+            form and (count, type(keys), keys.dtype, form),
             lambda: self._cache._checked(rule, keys, q, k, v, count),
         )
         known = _Known(self._rotating(of_steps, rule, q), _attending_to_all(of_steps, rule, step))
         keep(self._known, form, known)
         return known
 
-    def _rotating(self, of_steps: "_OfSteps", rule: AttentionLayer, q: Array) -> Rotate:
+    def _rotating(self, of_steps: "_TokensOfSteps", rule: AttentionLayer, q: Array) -> Rotate:
         """Return what rotates arrays like queries and keys."""
         rope, token = rule.rope, of_steps.token
         if rope is None:
@@ -575,7 +576,7 @@ class _Token(NamedTuple):
         return rotate
 
 
-class _OfSteps(NamedTuple):
+class _TokensOfSteps(NamedTuple):
     """What is known of tokens of one form in all steps."""
 
     space: Space
@@ -592,17 +593,20 @@ class _Known(NamedTuple):
     attend: Attend | None  # None where each call is prepared, or until one is
 
 
-def _attending_to_all(of_steps: _OfSteps, rule: AttentionLayer, step: KVStep) -> Attend | None:
+def _attending_to_all(
+    of_steps: _TokensOfSteps, rule: AttentionLayer, step: KVStep
+) -> Attend | None:
     """Return what attends for a token that sees all keys, None if it may not."""
     space, scale = of_steps.space, of_steps.scale
-    if scale is None or not step._shows_all(rule.mask):
+    if scale is None or not step._shows_all(rule.mask, space):
         return None
 
     def attend_to_all(q: Array, keys: Array, values: Array) -> Any:
         output = space.attend(q, keys, values, scale)
         if output is not None:
             return output
-        return attend(*rule._prepared(q, keys, values, None, step), q, keys, values)
+        prepared = rule._prepared(q, keys, values, None, step)
+        return attend_by_scores(*prepared, q, keys, values)
 
     return attend_to_all
 

@@ -1,7 +1,7 @@
 """NumPy, and array-api-strict, whose arrays are also in the memory of the host."""
 
 from collections.abc import Callable
-from math import e, inf, isfinite, log2
+from math import e, isfinite, log2
 
 import numpy as np
 
@@ -77,22 +77,21 @@ class NumPy(Space):
     def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         # What `softmax` and both products do, without calls in between, which take a fifth of a
         # step. Only the sums of values are divided; where these overflow, weights have to be.
-        if not query.dtype == key.dtype == value.dtype == self.dtype:
+        is_alike = query.dtype == key.dtype == value.dtype == self.dtype
+        if self.is_compiling or not (is_alike and query.size and key.size):
             return None
-        if not (query.size and key.size):
-            return None
-        heads = key.shape[-3:-2]
-        if is_grouped := heads < query.shape[-3:-2]:
+        rows = key.shape[-3:-2]  # none without such an axis
+        if is_grouped := rows < query.shape[-3:-2]:  # one product for those that share keys
             *others, count, q_len, size = query.shape
-            query = query.reshape(*others, *heads, count // heads[0] * q_len, size)
+            query = query.reshape(*others, *rows, count // rows[0] * q_len, size)
         matmul = np.matmul if key.itemsize == key.strides[-1] == value.strides[-1] else self.matmul
         weights = matmul(query * scale, key.mT)
         checked = self.sum_of_all(weights)
-        weights -= np.maximum.reduce(weights, axis=-1, keepdims=True, initial=-inf)
+        weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
         np.exp(weights, out=weights)
         output = matmul(weights, value)
         output /= np.add.reduce(weights, axis=-1, keepdims=True)
-        if self.is_compiling or not isfinite(checked + self.sum_of_all(output)):
+        if not isfinite(checked + self.sum_of_all(output)):
             return None
         if is_grouped:
             output = output.reshape(*output.shape[:-3], count, q_len, value.shape[-1])
