@@ -41,7 +41,7 @@ FOR_PUBLIC_FUNCTIONS = {
     "decoder.DecoderCache._begin",
     "decoder.DecoderCache._checked_positions",
     "decoder.DecoderCache._ahead_of",
-    "decoder.DecoderStep._prepared",
+    "decoder.DecoderCache._checked",
     "rotate.prepared",
     "scores.scores_of",
 }
