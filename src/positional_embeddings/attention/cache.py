@@ -381,7 +381,7 @@ class KVCache(_Value):
             rows = [both[:, :count], both[:, count:]]
         if not self._is_batch_first:
             rows = [x.T for x in rows]
-        of_queries, of_keys = map(_frozen, rows)
+        of_queries, of_keys = map(frozen_integers, rows)
         step = object.__new__(KVStep)
         of_both = {"positions": of_queries, "key_positions": of_keys}
         checks.set_fields(step, **of_both, _cache=self, _known={}, **fields)
@@ -481,8 +481,8 @@ class KVCache(_Value):
     def _with(self, lengths: Array, oldest: Array, stored: Stored | None = None) -> "KVCache":
         """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
         cache = object.__new__(type(self))
-        changed = {"lengths": _frozen(lengths), "_oldest": _frozen(oldest), "_stored": stored}
-        checks.set_fields(cache, **(vars(self) | changed))
+        changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
+        checks.set_fields(cache, **(vars(self) | changed | {"_stored": stored}))
         return cache
 
 
@@ -752,14 +752,6 @@ def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": space.integer, "device": space.device}
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]
-
-
-def _frozen(array: Array) -> Array:
-    """Make an array of NumPy that was just made one that cannot be written to; return it."""
-    for view in (array, getattr(array, "base", None)):
-        if isinstance(view, np.ndarray):
-            view.setflags(write=False)
-    return array
 
 
 def _like(space: Space) -> Array:
