@@ -37,7 +37,6 @@ from positional_embeddings.attention.store import NEW_ALONE
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rotate import Fit, Rotation
-from positional_embeddings.rotary.rotate import rotate as rotate_pairs
 
 # From queries and keys to both as they are stored.
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
@@ -566,11 +565,10 @@ class _Token(NamedTuple):
     def rotating(self, fit: Fit) -> Rotate:
         """Return what rotates by the tables of one position."""
         _, axis, queries, keys = self
-        rotation, cos, sin = fit
 
         def rotate(q: Array, k: Array) -> tuple[Array, Array]:
             # Together: for one token each call of NumPy takes as long as its numbers.
-            both = rotate_pairs(np.concat([q, k], axis=axis), cos, sin, rotation)
+            both = fit.rotate(np.concat([q, k], axis=axis))
             return both[queries], both[keys]
 
         return rotate
