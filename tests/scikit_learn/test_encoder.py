@@ -366,6 +366,66 @@ def test_times_are_encoded_by_the_parts_that_they_cover(freq, count, parts):
     np.testing.assert_array_equal(features, expected.fit_transform(table))
 
 
+def days_as_dates(days):
+    return pd.DataFrame({"t": pd.Timestamp("2021-01-01") + pd.to_timedelta(days, unit="D")})
+
+
+@pytest.mark.parametrize(("count", "years"), [(600, 3), (1500, 2)])
+def test_random_times_tell_the_day(count, years):
+    """Two times a day are enough, and fewer, where they are at all hours."""
+    rng = np.random.default_rng(0)
+    days = np.sort(rng.uniform(0, years * 365.2425, count))
+    y = np.cos(2 * pi * days) + np.cos(2 * pi * days / 365.2425) + 0.1 * rng.normal(size=count)
+    table, half = days_as_dates(days), days > days.mean()
+    assert prefixes(PositionalEncoder().fit(table)) == ["t_day", "t_week", "t_year", "t"]
+    model = make_pipeline(PositionalEncoder(), Ridge()).fit(table[~half], y[~half])
+    assert model.score(table[half], y[half]) > 0.9
+
+
+@pytest.mark.parametrize("freq", ["D", "B", "2D", "W", "16D", "MS", "QS", "36h"])
+def test_times_at_equal_steps_tell_no_shorter_part(freq):
+    """Also where some are missing."""
+    times = pd.date_range("2005-03-01", periods=400, freq=freq).to_series()
+    for seed, part in enumerate((1.0, 0.9, 0.8, 0.7)):
+        encoder = PositionalEncoder().fit(times.sample(frac=part, random_state=seed).to_frame("t"))
+        step = np.median(np.diff(times)) / pd.Timedelta("1D")
+        lengths = {"t_day": 1, "t_week": 7, "t_year": 365}
+        assert all(lengths.get(name, step) >= step for name in prefixes(encoder)), part
+        assert "t_year" in prefixes(encoder)
+
+
+DAYS = np.arange(0, 800, 1 / 24)
+HARMONICS = {
+    # As many harmonics as pairs of twelfths of the period that were measured.
+    "twice a day": (np.arange(0, 800, 0.5), [1, 3, 3]),
+    "four hours of a day": (DAYS[DAYS % 1 < 0.13], [1, 3, 3]),
+    "mornings": (DAYS[(DAYS % 1 > 0.24) & (DAYS % 1 < 0.58)], [2, 3, 3]),
+    "a weekday": (DAYS[DAYS % 7 < 1], [3, 1, 3]),
+    # With less than 1.9 of a period, by the longest gap of phases.
+    "0.5 of a year": (np.arange(0, 180.0), [0, 3, 0]),
+    "0.8 of a year": (np.arange(0, 292.0), [0, 3, 1]),
+    "0.95 of a year": (np.arange(0, 347.0), [0, 3, 3]),
+    "two summers": (np.concatenate([np.arange(0, 90.0), np.arange(365, 455.0)]), [0, 3, 0]),
+}
+
+
+@pytest.mark.parametrize(("days", "counts"), HARMONICS.values(), ids=HARMONICS)
+def test_harmonics_are_those_that_the_phases_tell(days, counts):
+    names = [
+        name.split("_")
+        for name in PositionalEncoder().fit(days_as_dates(days)).get_feature_names_out()
+    ]
+    assert [
+        sum(name[1:3] == ["sin", part] for name in names) for part in ("day", "week", "year")
+    ] == counts
+    two = PositionalEncoder(harmonics=[1, 2, 3]).fit(days_as_dates(DAYS)).get_feature_names_out()
+    assert [sum(f"sin_{part}" in name for name in two) for part in ("day", "week", "year")] == [
+        1,
+        2,
+        3,
+    ]
+
+
 def test_each_column_by_what_it_holds():
     day = np.arange(400.0)
     places = {"longitude": 170 + day / 20, "latitude": day / 10}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
@@ -64,11 +64,17 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
 
-# Parts of the calendar that times are looked at for, and their mean lengths in days; how many of
-# them, and of the steps between times in them, are enough, and with how many of the longest the
-# trend can be told from it (examples/encoders.py).
+# Parts of the calendar that times are looked at for, and their mean lengths in days.
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
-_LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
+
+# Steps have one in common if what they are beyond multiples of the median one fills no more than
+# so many of these cells (examples/encoders.py).
+_STEP_CELLS, _CELLS_IN_COMMON = 12, 6
+# Cells of phases for a harmonic; part of the mean count of a cell that makes it measured.
+_PHASE_CELLS, _MEASURED = 4, 0.1
+# Cycles from which a trend is told from a period. With fewer, gaps between phases, in cycles, that
+# leave one harmonic, and none.
+_MANY_CYCLES, _LEAVES_ONE, _LEAVES_NONE = 1.9, 0.11, 0.42
 
 _OF_NUMBERS = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
 _OF_PLACES = """ Give each place an encoder of its own:
@@ -214,12 +220,12 @@ class ByColumn:
             self.parts.append((Spherical(own, degree=degree, unit=unit), place))
         for i, coordinate in enumerate(coordinates):
             if i not in place:
-                own, cycles, is_long = [coordinate], periods, False
+                own, cycles, counts, is_long = [coordinate], periods, harmonics, False
                 if periods is None and isinstance(coordinate.values, Times):
-                    cycles, is_long = _parts_covered(coordinate.values)
+                    cycles, counts, is_long = _parts_told(coordinate.values, harmonics)
                 elif periods is None and signs[i] == -1:
                     cycles = turn
-                waves = {"periods": cycles, "harmonics": harmonics}
+                waves = {"periods": cycles, "harmonics": counts}
                 encoder = Fourier(own) if cycles is None else Cyclic(own, **waves)
                 self.parts.append((encoder, [i]))
                 if trend or is_long:
@@ -273,20 +279,35 @@ def _bounds(numbers: Array) -> tuple[float, float]:
     return float(xp.min(low)), float(xp.max(high))
 
 
-def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
-    """Return the parts of the calendar that times cover, or None, and whether a trend shows."""
-    days = _since(times, _first_time(times))
-    days = np.unique(days[~np.isnan(days)])
-    if days.size < 2:
-        return None, True
-    extent, step = days[-1], np.median(np.diff(days))
-    lengths = {
-        part: length
-        for part, length in _MEAN_DAYS.items()
-        if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
-    }
-    longest = max(lengths.values(), default=0.0)
-    return list(lengths) or None, bool(extent >= _CYCLES_OF_TREND * longest)
+def _parts_told(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int], bool]:
+    """Return what parts of the calendar times tell, or None, their harmonics, and if a trend."""
+    days, told = _since(times, _first_time(times)), {}
+    is_there = ~np.isnan(days)
+    counts = harmonic_counts(harmonics, len(_MEAN_DAYS))
+    for (part, length), most in zip(_MEAN_DAYS.items(), counts, strict=True):
+        phases = calendar.cycles_of(times.wall[is_there], part, times.model)
+        if count := harmonics_told(days[is_there], phases, length, most):
+            told[part] = count
+    extent = days[is_there].max(initial=0.0)
+    longest = max((_MEAN_DAYS[part] for part in told), default=0.0)
+    return [*told] or None, [*told.values()], bool(extent >= _MANY_CYCLES * longest)
+
+
+def harmonics_told(places: HostArray, phases: HostArray, period: float, most: int) -> int:
+    """Return how many harmonics of a period samples at some places and phases tell, 0 to `most`."""
+    steps = np.diff(np.unique(places))
+    if not steps.size:
+        return 0
+    parts = np.floor(_STEP_CELLS * (steps / np.median(steps) % 1))
+    if 2 * np.median(steps) > period and np.unique(parts).size <= _CELLS_IN_COMMON:
+        return 0  # every sample is at the phase of the one before, or of one between
+    cells = _PHASE_CELLS * most
+    counts = np.bincount((phases * cells).astype(np.int64), minlength=cells)
+    told = min(most, int(np.count_nonzero(counts >= _MEASURED * counts.mean())) // 2)
+    if steps.sum() >= _MANY_CYCLES * period:
+        return told
+    gap = np.diff(np.sort(phases), append=phases.min() + 1).max()
+    return 0 if gap > _LEAVES_NONE else min(told, 1) if gap > _LEAVES_ONE else told
 
 
 def _octaves(coordinate: Coordinate) -> list[Duration]:
