@@ -39,7 +39,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     r"""Fill missing values of columns by a regression on where the rows are.
 
     Without an estimator, and with one coordinate, gaps of each length are filled in the way that
-    fills hidden windows of that length best: by straight lines, splines and seasons.
+    fills hidden windows of that length best: by straight lines, means and seasons.
 
     Parameters
     ----------
@@ -93,15 +93,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     fitted in turn. A season is there if it makes the squared error less than :math:`1 - 1 /
     \sqrt{n}` times as large in n cycles.
 
-    Gaps are bridged by the straight line between the samples around them, the cubic spline of all
-    samples, or the line through the means of 8 samples on either side, or of as many as are
-    missing, of what no season, the first, the first two ... leave over. For gaps of each octave of
-    lengths, windows of that length are hidden, at least 64 windows and 640 samples. The weights of
-    these candidates are not negative, add up to 1, and have the least squared error in the windows;
-    where windows are few, the straight line counts more. Variances are parabolas of how far inside
-    a gap a place is. Gaps longer than half of the record are filled as gaps of half its length.
-    Before the first sample and after the last one, the last value or the mean of 8 goes on upon the
-    season, with weights and variances of ends of the record that are hidden.
+    Gaps are bridged by the straight line between the samples around them, or by the line through
+    the means of 8 samples on either side, of what no season, the first, the first two ... leave
+    over. For gaps of each octave of lengths, windows of that length are hidden, at least 64 windows
+    and 640 samples. The weights of these candidates are not negative, add up to 1, and have the
+    least squared error in the windows; where windows are few, the straight line counts more. The
+    variance is that of the errors in the windows. Gaps longer than half of the record are filled as
+    gaps of half its length. Before the first sample and after the last one, the last value or the
+    mean of 8 goes on upon the season, with weights, and variances that grow with the distance, of
+    ends of the record that are hidden.
 
     References
     ----------
