@@ -44,7 +44,7 @@ class WeightedLayer(checks.CheckedLayer):
     def __getstate__(self) -> dict[str, object]:
         """Return the fields for copies and pickles, without what is known of calls."""
         state = dict(vars(self))
-        return state | {"_known": {}} if "_known" in state else state
+        return state | {name: {} for name in ("_known", "_plans") if name in state}
 
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and not f.metadata.get("weight"))  # type: ignore[arg-type]

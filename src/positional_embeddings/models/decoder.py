@@ -406,9 +406,8 @@ class DecoderCache(WeightedLayer):
         if type(q) is type(k) is type(v) is np.ndarray and count == 1:
             if rule.rope is not None and rule.rope.head_size == rule.head_size:
                 token = _Token.of(rule, q, k)
-            is_fixed = rule.mask is None or rule.mask._is_fixed
             is_bare = rule.bias is None and rule.softcap is None and not rule.has_sinks
-            if is_fixed and is_bare and axes.of_four(rule) == (3, 2) and q.dtype == space.dtype:
+            if is_bare and axes.of_four(rule) == (3, 2) and q.dtype == space.dtype:
                 scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
         return _TokensOfSteps(space, token, scale)
 
@@ -506,7 +505,7 @@ class DecoderStep(WeightedLayer):
         if known.attend is not None:
             return known.attend(q, seen_keys, seen_values)
         prepared = rule._prepared(q, seen_keys, seen_values, sinks, step)
-        if sinks is None and (rule.mask is None or rule.mask._is_fixed):
+        if sinks is None:
             keep(self._known, form, known._replace(attend=partial(attend, *prepared)))
         return attend(*prepared, q, seen_keys, seen_values)
 
