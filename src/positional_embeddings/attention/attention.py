@@ -6,9 +6,8 @@ from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import keep
+from positional_embeddings.arrays.kept import form_of, keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
-from positional_embeddings.arrays.quiet import is_compiling
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
     at_once,
@@ -110,8 +109,8 @@ def scaled_dot_product_attention(
         positions of the queries if only `positions` are given. Where positions of several documents
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it may ask a mask or a bias, also the arrays and functions in it, once for all layers: by
-        its value a mask, by itself a bias. If the cache is a ring, a query sees no more than the ring keeps for it.
+        it asks a mask, or one that is equal, and a bias once for all layers, also the arrays and
+        functions in them. If the cache is a ring, a query sees no more than the ring keeps for it.
         An array and a function for `mask` or `bias` do not depend on positions: with a step a
         function is an error, and so is an array unless indices are positions: without padding,
         without a ring, and for the keys that `store` returns.
@@ -392,22 +391,18 @@ def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple
 
     A mask of numbers is known by its value, a bias by itself.
     """
-    mask, bias, sinks = rules.mask, rules.bias, rules.sinks
+    mask, bias = rules.mask, rules.bias
     plain = rules.scale, rules.softcap, *options
-    types = tuple(map(type, plain))
+    arrays, types = form_of(q, k, v, rules.sinks), tuple(map(type, plain))
     if not (
-        type(q) is type(k) is type(v) is np.ndarray
+        arrays is not None
         and rules.offset is rules.key_positions is None
-        and (sinks is None or type(sinks) is np.ndarray)
         and _PLAIN_TYPES.issuperset(types)
         and (mask is None or isinstance(mask, Mask))
         and (bias is None or isinstance(bias, Bias))
-        and not is_compiling()
     ):
         return None
-    of_arrays = q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-    of_sinks = None if sinks is None else (sinks.dtype, sinks.shape)
-    form = *of_arrays, of_sinks, mask, bias, id(bias), types, *plain
+    form = arrays, mask, bias, id(bias), types, plain
     try:
         hash(form)
     except TypeError:  # of what a function of the user is

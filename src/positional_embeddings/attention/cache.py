@@ -11,7 +11,7 @@ from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import once
+from positional_embeddings.arrays.kept import form_of, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -21,12 +21,11 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.quiet import is_compiling
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
 from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Moves, Stored
-from positional_embeddings.masks.mask import Mask, frozen_integers
+from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
@@ -576,11 +575,10 @@ class KVStep(_Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
-        return self._store(buffer, new)
+        return self._moved(buffer, new, self._moves(buffer, new))
 
-    def _store(self, buffer: Array, new: Array) -> tuple[Any, Any]:
-        """Do what `store` does, without asking whether the call fits: twice for each layer."""
-        moves = self._moves(buffer, new)
+    def _moved(self, buffer: Array, new: Array, moves: Moves) -> tuple[Any, Any]:
+        """Do what `store` does, by the plan of what moves."""
         written: Array = buffer
         joined: Array = None
         space = moves.axes.space
@@ -605,9 +603,8 @@ class KVStep(_Value):
 
     def _moves(self, buffer: Array, new: Array) -> Moves:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
-        form: Any = None
-        if type(buffer) is type(new) is np.ndarray and not is_compiling():
-            form = buffer.shape, buffer.dtype, new.shape, new.dtype, buffer.flags.writeable
+        form: Any = form_of(buffer, new)
+        form = form and (*form, buffer.flags.writeable)
         return once(self._plans, form, lambda: self._checked_moves(buffer, new))
 
     def _checked_moves(self, buffer: Array, new: Array) -> Moves:
@@ -655,17 +652,6 @@ class KVStep(_Value):
         if not getattr(getattr(buffer, "flags", None), "writeable", True):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
-
-    def _shows_all(self, mask: Mask | None, space: Space) -> bool:
-        """Tell whether a mask shows all keys to a single token, whose slots are positions."""
-        on_host = self._on_host
-        at = on_host.first if on_host is not None and len(on_host.queries) == 1 else None
-        if at is None or self._cache._slots.window is not None:
-            return False
-        if mask is not None:
-            mask._check((at, at + 1), at + 1, space)
-        whole = ((0, at + 1),)
-        return mask is None or mask._reach(((at, at + 1),), at + 1) == (whole, whole)
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the buffers have."""
