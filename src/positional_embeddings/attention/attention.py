@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import form_of, keep
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
+    all_seen,
     at_once,
     blocks,
     dask_chunks,
@@ -228,32 +229,10 @@ def scaled_dot_product_attention(
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    if way is at_once.attend and scores.is_plain and scores.space.xp is np:
-        output = _attend_to_seen(scores, q, k, v)
-        if output is not None:
-            return output
-    return attend_by_scores(scores, way, q, k, v)
-
-
-def _attend_to_seen(scores: Scores, q: Array, k: Array, v: Array) -> Any:
-    """Return what queries attend to that see all seen keys, None if it is not finite."""
-    space, layout, seen = scores.space, scores.layout, scores.seen
-    if not layout.is_in_order:
-        q, k, v = layout.rows((q, k, v), space)
-    if seen is not layout.keys:
-        k, v = seen.take(k, -2, space), seen.take(v, -2, space)
-    output = space.attend(q, k, v, scores.scale)
-    if output is None or layout.is_in_order:
-        return output
-    return layout.restored(output, output.dtype, space)
-
-
-def attend_by_scores(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
-    """Return what `attend` does, by all that makes the scores."""
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         output, lse = way(scores, *layout.rows((q, k, v), space))
-    output = layout.restored(output, q.dtype, space)
+        output = layout.restored(output, q.dtype, space)
     return (output, layout.lse(lse, space)) if scores.with_lse else output
 
 
@@ -431,7 +410,7 @@ def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
         jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     )
     if block_size is None and is_few:
-        return at_once.attend
+        return all_seen.attend if scores.is_plain else at_once.attend
     if is_traced:
         # Without a loop a sharded sequence stays so.
         is_one_block = jax_scan.block_size(scores) >= max(q_len, k_len)
