@@ -2,7 +2,7 @@
 
 Of masks there are their rule as a plain function of numbers and what their parameters may be, too.
 All suites that go over the public names take them from here: hostile input, floating-point errors,
-written arrays, every backend, PyTorch's modes, pickles, kept calls and random masks.
+written arrays, every backend, PyTorch's modes, pickles and random masks.
 The names are discovered, so a test fails where one, or a parameter, has no entry here.
 """
 
