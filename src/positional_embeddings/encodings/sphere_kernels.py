@@ -32,7 +32,7 @@ def spectrum_of(
     checks.choice("kernel", kernel, get_args(Kernel))
     if kernel == "gaussian":
         checks.left_out("with the kernel 'gaussian'", nu=nu)
-    smooth = inf if kernel == "gaussian" else float(smoothness(nu))
+    smooth = inf if kernel == "gaussian" else smoothness(nu)
     checks.choice("length_unit", length_unit, get_args(LengthUnit))
     if length_scale is None:
         raise wrong_value("length_scale", "be given with a `kernel`", "None")
