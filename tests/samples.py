@@ -1145,13 +1145,6 @@ CATALOGUE: dict[str, list[Call]] = {
     "sklearn.AttentionRegressor.predict": [
         Call(REGRESSOR.predict, {"X": TABLE, "return_std": True})
     ],
-    "sklearn.CompactKernel": [
-        Call(
-            estimators.CompactKernel,
-            {"length_scale": 9.0, "columns": [0, 1], "local_linear": True},
-            of_kernel,
-        )
-    ],
     "sklearn.GapFiller": [
         Call(
             estimators.GapFiller,
@@ -1230,7 +1223,13 @@ CATALOGUE: dict[str, list[Call]] = {
     "sklearn.SphereKernel": [
         Call(
             estimators.SphereKernel,
-            {"length_scale": 2.0, "columns": [0, 1], "kernel": "matern", "nu": 2.5},
+            {
+                "length_scale": 2.0,
+                "columns": [0, 1],
+                "kernel": "matern",
+                "nu": 2.5,
+                "local_linear": True,
+            },
             of_kernel,
         )
     ],
