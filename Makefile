@@ -22,7 +22,7 @@ help:
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
-	@echo "make vectors   let other libraries run the test vectors, and write docs/guide/vectors.md"
+	@echo "make vectors   let other libraries run the test vectors, and write docs/results/vectors.md"
 	@echo "make vectors-dist  build the data of vectors/ as a wheel and as an npm package"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments and the site that these commands made"
