@@ -129,7 +129,6 @@ MEANT = {
     "RoPE(8, 64, scale=4, **axes)(q)": turned(q, step=0.25),
     "attend(rope(q), k, v)": ROTATED,
     "attend(rope(q), rope(rope(k)), v)": ROTATED,
-    "attend(rope(q), rope(k), rope(v))": ROTATED,
     "RoPE(32, 64, **axes)(h.reshape(2, 6, 32))": turned(q).swapaxes(1, 2).reshape(2, 6, 32),
     "rope(q[:, :, 5:])": turned(q[:, :, 5:], [5]),
     "rope(q[:, :, :2], positions=np.asarray([[0, 4], [1, 5]]))": turned(
@@ -146,7 +145,6 @@ MEANT = {
         *(turned(a, base=500_000.0, step=0.25) for a in (q, k)), scale=0.25
     ),
     "attend(q / 8**0.5, k, v)": attended(shown=ALL),
-    "scale=8**0.5": attended(shown=ALL),
     "bias=ALiBiBias(4)": attended(bias=-S4 * abs(FROM - TO), shown=ALL),
     "attend(q[:, :, 5:], k, v, bias=ALiBiBias(4)(1).transpose(2, 0, 1)[None])": attended(
         q[:, :, 5:], bias=S4 * (TO - 5), shown=ALL
