@@ -13,7 +13,7 @@ help:
 	@echo "make pages     write what pages list of all public names"
 	@echo "make models    write what the models of transformers do, by running them (some minutes)"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
-	@echo "make demo      fill the gaps of a CO2 record and map 100,000 temperatures, beside other methods"
+	@echo "make demo      fill the gaps of a CO2 record and map 100,000 simulated temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make docs      build the site in build/site, and check every link in it"
 	@echo "make panel     judge smoothers on eighteen tasks of real data (half an hour)"

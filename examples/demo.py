@@ -1,4 +1,4 @@
-"""Fill the gaps in the CO2 record of Mauna Loa, and map 100,000 scattered temperatures.
+"""Fill the gaps in the CO2 record of Mauna Loa, and map 100,000 simulated temperatures.
 
 Each method is judged beside what others would take. Gaps are cut into the record, one in each
 `SLOT`; errors and bands are those in the gaps. The Gaussian process has scikit-learn's kernel for
