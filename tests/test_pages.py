@@ -1,5 +1,6 @@
 """The code of the README and of the pages of docs/ is run, and their links lead somewhere."""
 
+import inspect
 import re
 from itertools import chain
 from pathlib import Path
@@ -188,6 +189,19 @@ def test_numbers_of_rotations_in_the_readme():
     for number, threads in enumerate(("one thread", "two threads")):
         row = [worst[name][number] for name in names]
         assert "| {} | {:.1f} | {:.1f} | {:.0f} | {:.0f} |".format(threads, *row) in said
+
+
+def test_names_of_arguments_are_parameters():
+    text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
+    table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
+    here = {
+        name
+        for row in re.findall(r"^\|.*\|(.*)\|$", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)=", row)
+    }
+    public = [getattr(pe, name) for name in pe.__all__ if name != "__version__"]
+    public += [pe.RoPE.__call__, pe.PaddingMask.from_attention_mask]
+    assert here <= {name for value in public for name in inspect.signature(value).parameters}
 
 
 def timings():
