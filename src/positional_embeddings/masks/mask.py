@@ -39,9 +39,9 @@ class Mask(WeightedLayer):
     Examples
     --------
     >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
-    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask = CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask
-    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask.dense(5).shape
     (5, 5, 2)
     >>> mask.key_ranges(4, 5, k_len=5)

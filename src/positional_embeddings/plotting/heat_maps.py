@@ -265,7 +265,7 @@ def plot_attention(
     Examples
     --------
     >>> from positional_embeddings import ALiBiBias, CausalMask, SlidingWindowMask
-    >>> ax = plot_attention(CausalMask() | SlidingWindowMask(512, 0), 8000)
+    >>> ax = plot_attention(CausalMask() | SlidingWindowMask(512, None), 8000)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('key', 'query')
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
