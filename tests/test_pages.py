@@ -1,5 +1,6 @@
 """The code of the README and of the pages of docs/ is run, and their links lead somewhere."""
 
+import inspect
 import re
 from itertools import chain
 from pathlib import Path
@@ -22,26 +23,28 @@ ELSEWHERE = ("command_line", "larger_than_memory", "systems")
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if "explorer" not in page.parts)
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(CODE.pattern + r"\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = (
     "cftime",
     "jax",
     "keras",
     "mlx",
-    "onnx",
     "rotary_embedding_torch",
     "torch",
     "transformers",
 )
-GPU = ("cupy", "cudnn")  # which need one, too
+GPU = ("cupy",)  # which needs one, too
 BLOCKS = [
     pytest.param(
         code,
+        printed.get(code, ""),
         id=f"{page.stem}-{number}",
         marks=pytest.mark.library(library) if library in LIBRARIES else (),
     )
-    for page in PAGES
-    for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
+    for page, text in ((page, page.read_text(encoding="utf-8")) for page in PAGES)
+    for printed in ({code: told for _, code, told in PRINTED.findall(text)},)
+    for number, (library, code) in enumerate(CODE.findall(text))
     if library not in GPU
 ]
 ON_GPU = [
@@ -64,9 +67,13 @@ def run(code):
     exec(compile(code, "a block of code", "exec"), {})  # noqa: S102 - its own pages
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_code_block(code):
+@pytest.mark.parametrize(("code", "printed"), BLOCKS)
+def test_code_block(code, printed, capsys):
+    """It runs, and prints the text below it, or the comment of its line."""
     run(code)
+    told = [f"{text}\n" for text in re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)]
+    if printed or told:
+        assert capsys.readouterr().out == (printed or "".join(told))
 
 
 @pytest.mark.only_on("cupy")
@@ -80,9 +87,11 @@ def test_code_block_on_a_gpu(library, code):
 @pytest.mark.only_on("cupy")
 @pytest.mark.usefixtures("backend")
 def test_cupy_differs_by_one_line():
-    text = README.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if "import numpy as xp" in code)
-    run(code.replace("import numpy as xp", "import cupy as xp"))
+    codes = [code for _, code in CODE.findall(README.read_text(encoding="utf-8"))]
+    codes = [code for code in codes if "import numpy as xp" in code]
+    assert len(codes) == 2
+    for code in codes:
+        run(code.replace("import numpy as xp", "import cupy as xp"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -90,31 +99,6 @@ def test_code_fits_the_page(page):
     """The site has room for 100 columns on a screen of 1280 pixels."""
     code = [code for _, code in CODE.findall(page.read_text(encoding="utf-8"))]
     assert [line for line in "".join(code).splitlines() if len(line) > 100] == []
-
-
-PRINTING = {
-    README: "print(describe_mask",
-    ROOT / "docs" / "guide" / "check_your_own.md": "def attend",
-    ROOT / "docs" / "guide" / "masks.md": "print(describe_mask",
-    ROOT / "docs" / "guide" / "smoothing.md": "print(name",
-}
-
-
-@pytest.mark.parametrize("page", PRINTING, ids=lambda page: page.stem)
-def test_the_text_is_what_is_printed(page, capsys):
-    text = page.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if PRINTING[page] in code)
-    run(code)
-    assert f"```text\n{capsys.readouterr().out}```" in text
-
-
-@pytest.mark.parametrize("what", ["new_year", "from_hf_config"])
-def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
-    text = README.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if what in code)
-    run(code)
-    (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
-    assert printed == capsys.readouterr().out.strip()
 
 
 def test_numbers_of_five_lines_of_numpy():
@@ -163,6 +147,19 @@ def test_numbers_of_five_lines_of_numpy():
     assert not np.any(pe.attention_weights(q, q, mask=pe.CausalMask())[~mask])
 
 
+def test_names_of_arguments_are_parameters():
+    text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
+    table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
+    here = {
+        name
+        for row in re.findall(r"^\|.*\|(.*)\|$", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)=", row)
+    }
+    public = [getattr(pe, name) for name in pe.__all__ if name != "__version__"]
+    public += [pe.RoPE.__call__, pe.PaddingMask.from_attention_mask]
+    assert here <= {name for value in public for name in inspect.signature(value).parameters}
+
+
 @pytest.mark.complete
 def test_every_public_name_has_a_page_in_the_reference():
     modules = (pe, plotting, sklearn, pe.xarray)
@@ -191,7 +188,7 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
 
 
 def test_the_front_door_is_short():
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 175
 
 
 def test_pictures_are_there_and_small():

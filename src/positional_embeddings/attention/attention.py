@@ -75,7 +75,7 @@ def scaled_dot_product_attention(
         NaN or infinite; the output of a query that may attend to no key is zero. If None, each
         query sees all keys: a decoder needs ``CausalMask()``.
 
-        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
+        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, None)``, fits any layout. Keys
           that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
           to others by ``|``, are gathered: time and memory grow as its lists.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
@@ -198,9 +198,17 @@ def scaled_dot_product_attention(
 
     Examples
     --------
-    A query that matches the first key three times as well as the second:
+    Three axes are features first, (head, seq, heads * batch). Name the axes of (batch, seq, head):
 
     >>> import numpy as np
+    >>> x = np.cos(np.arange(64.0 * 5 * 8)).reshape(64, 5, 8)
+    >>> first = scaled_dot_product_attention(x, x, x)
+    >>> last = scaled_dot_product_attention(x.T, x.T, x.T, feature_axis=-1, seq_axis=-2)
+    >>> bool(np.all(abs(last.T - first) < 1e-12))
+    True
+
+    A query that matches the first key three times as well as the second:
+
     >>> q, k = np.ones((1, 1)), np.log([[3.0, 1.0]])
     >>> v = np.asarray([[0.0, 8.0]])
     >>> scaled_dot_product_attention(q, k, v).round(2)
@@ -212,7 +220,7 @@ def scaled_dot_product_attention(
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> x = np.ones((2, 4096))
-    >>> mask = CausalMask() | SlidingWindowMask(255, 0)
+    >>> mask = CausalMask() | SlidingWindowMask(255, None)
     >>> scaled_dot_product_attention(x, x, x, mask=mask).shape
     (2, 4096)
 

@@ -68,8 +68,8 @@ class KVCache(_Value):
     `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
     of these what the mask lets it see.
 
-    Each step stores its tokens after the last ones. To go on from an earlier cache in the same
-    buffers, `rewind` it, by 0 if it is the one to go on from.
+    Each step stores its tokens after the last ones. To continue an earlier cache in the same
+    buffers, `rewind` it by 0.
 
     Parameters
     ----------
@@ -389,8 +389,8 @@ class KVCache(_Value):
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
 
-        A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
-        from an earlier cache.
+        Steps of the result may overwrite later tokens in the buffers. Rewind an earlier cache by 0
+        to continue it.
 
         Parameters
         ----------

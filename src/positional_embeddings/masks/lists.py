@@ -71,7 +71,7 @@ class ListMask(Mask):
     def from_csr(cls, indptr: Sequence[int] | AnyArray, indices: AnyArray) -> "ListMask":
         """Return the mask of lists of any lengths, as a matrix in CSR format has them.
 
-        An attention computes lists of like lengths together, so that a long one costs no others.
+        An attention computes lists of like lengths together, so that a long one slows no others.
 
         Parameters
         ----------

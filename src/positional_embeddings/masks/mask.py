@@ -39,9 +39,9 @@ class Mask(WeightedLayer):
     Examples
     --------
     >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
-    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask = CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask
-    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask.dense(5).shape
     (5, 5, 2)
     >>> mask.key_ranges(4, 5, k_len=5)
@@ -150,7 +150,7 @@ class Mask(WeightedLayer):
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return which keys some queries can see at most.
+        """Return the ranges of keys that some queries may see.
 
         Nothing is read from a device, and nothing is computed early: the answer is all keys
         if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
@@ -387,7 +387,7 @@ class NotMask(_Combined):
 class FunctionMask(Mask):
     """A mask from a function of positions.
 
-    It is asked block by block, and may hide anything: no key is passed over.
+    It is evaluated block by block. No keys are skipped, since any may be seen.
 
     Parameters
     ----------

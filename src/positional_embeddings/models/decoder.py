@@ -56,7 +56,7 @@ class DecoderCache(WeightedLayer):
     Parameters
     ----------
     layers : tuple of AttentionLayer or None
-        What the attention of each layer does; None for a layer without.
+        What the attention of each layer does; None for a layer without attention.
     caches : tuple of KVCache
         One for each distinct `window` of the layers; a window is a ring.
     buffers : list of tuple or None
