@@ -1193,15 +1193,7 @@ CATALOGUE: dict[str, list[Call]] = {
             {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
             {"encoding": "auto", "trend": True},
             {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
-            {"encoding": "sinusoidal", "dim": 4},
             {"encoding": "spherical", "degree": 2, "unit": "degrees"},
-            {
-                "encoding": "random_fourier",
-                "dim": 4,
-                "length_scale": 2.0,
-                "kernel": "gaussian",
-                "random_state": 0,
-            },
         )
     ],
     "sklearn.PositionalEncoder.fit": [

@@ -1286,7 +1286,7 @@ ERRORS = {
     "text among numbers": (
         lambda: AttentionRegressor().fit(np.array([[1.0], ["b"]], dtype=object), [1.0, 2.0]),
         TypeError,
-        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\.$",
+        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories on their own",
     ),
     "text for y": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, "b"], dtype=object)),
