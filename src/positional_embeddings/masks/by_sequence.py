@@ -82,8 +82,8 @@ class PaddingMask(_ByLength):
 
     def __post_init__(self) -> None:
         lengths = self.lengths
-        is_list = isinstance(lengths, list | tuple)
-        if getattr(lengths, "ndim", 1) == 2 or (is_list and isinstance([*lengths, 0][0], list)):
+        rows = lengths if isinstance(lengths, list | tuple) else ()
+        if getattr(lengths, "ndim", 1) == 2 or any(isinstance(row, list) for row in rows):
             hint = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
             raise wrong_value("lengths", "have shape (batch,)", shown(lengths), hint)
         super().__post_init__()
