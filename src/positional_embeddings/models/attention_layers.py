@@ -61,8 +61,8 @@ class AttentionLayer(checks.CheckedLayer):
     value_size : int, optional
         Number of features of a value, `head_size` if None.
     rope : RoPE, optional
-        What rotates queries and keys. If it has fewer features than they, it rotates the last
-        ones, as in multi-head latent attention.
+        The rotation of queries and keys. If it has fewer features than they have, it rotates the
+        last ones, as in multi-head latent attention.
     mask : Mask, optional
         What the layer hides; None if each query sees all keys.
     bias : Bias, optional
@@ -184,6 +184,7 @@ class AttentionLayer(checks.CheckedLayer):
             the features or heads of the layer; if `sinks` are given or left out against
             `has_sinks`.
         """
+        self._check_sinks(sinks)
         space = space_of(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
         checks.real_floating(space.xp, q=q, k=k, v=v)
         self._check("q", q, self.head_size, self.num_heads)
@@ -229,7 +230,6 @@ class AttentionLayer(checks.CheckedLayer):
 
     def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
-        self._check_sinks(sinks)
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
         is_grouped = self.num_kv_heads != self.num_heads
@@ -246,16 +246,16 @@ def attention_layers(
 ) -> list[AttentionLayer | None]:
     """Return the attention of each layer of a model from its Hugging Face ``config.json``.
 
-    What a layer computes is what the code of transformers computes from the same queries, keys
-    and values, as they are before it rotates: a program compared it for each model type. A type
-    for which it is not known is refused, as are keys that could change it and are not known.
+    A layer computes what the code of transformers computes from the same queries, keys and values,
+    before they are rotated; a program compared both for each model type. Unknown types are refused,
+    and so are unknown keys that could change the result.
 
     Parameters
     ----------
     config : dict or path
         The configuration, its file, or the folder of it, as `RoPE.from_hf_config` takes it, with
         the number of layers. What it leaves out is as in transformers. Of a model for text and
-        images its text is read, where a mask for the tokens of images is the caller's.
+        images the text is read; a mask for the tokens of images is the caller's.
     seq_len : int, optional
         Number of positions in the tables, as for `RoPE.from_hf_config`.
     layout : {"half", "interleaved"}, optional
