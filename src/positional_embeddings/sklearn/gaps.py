@@ -10,13 +10,20 @@ from scipy.optimize import nnls
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 from positional_embeddings.sklearn.seasons import WIDTHS, Cells, fit_seasons
+from positional_embeddings.times.named import harmonics_told, have_common
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
 # and at once at most this fraction of all samples; outside, this many ends of the record.
 _WINDOWS, _HIDDEN, _AT_ONCE, _ENDS = 64, 640, 0.2, 16
 
+# Beyond the record by more than this part of it nothing is promised.
+_PROMISED = 0.1
+
 # Cycles of a period, and steps in it, at least; samples of a mean on either side of a gap.
 _CYCLES, _STEPS, _BESIDE = 2.5, 2.5, 8
+
+# Harmonics whose phases are looked for at irregular times.
+_HARMONICS = 3
 
 _ROUNDED = 1e-9  # part of a length that is due to rounding
 
@@ -46,8 +53,10 @@ class KnownGaps:
         n, span = self._x.size, self._x[-1] - self._x[0]
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # a cell for each
-        least, most = _STEPS * self._step, span / _CYCLES
-        self.periods = [p for p in periods if least <= p._length() <= most]
+        self._is_regular = n < 3 or have_common(np.diff(self._x))
+        self.promised = max(_PROMISED * span, self._median_step)
+        most = span / _CYCLES
+        self.periods = [p for p in periods if p._length() <= most and self._tells(p)]
         seen = np.full(n, fill_value=True)
         layout = self._layout_of(self._x)
         # The periods that are there after the ones before are taken out, for each width.
@@ -80,9 +89,20 @@ class KnownGaps:
         layout = self._layout_of(np.union1d(self._x, places[:, 0]))
         return [cells.period for cells in layout if cells.is_never.any()]
 
+    def beyond(self, places: HostArray) -> Array:
+        """Return how far places are before or after the record, 0 inside."""
+        return _beyond(self._x, places[:, 0]) * (1 - _ROUNDED)
+
+    def _tells(self, period: PeriodicKernel) -> bool:
+        """Tell whether samples are at enough phases of a period."""
+        if self._is_regular:
+            return bool(period._length() >= _STEPS * self._step)
+        phases = period._cycles_before(self._x) % 1
+        return harmonics_told(self._x, phases, period._length(), _HARMONICS) > 0
+
     def _layout_of(self, x: HostArray) -> list[Cells]:
-        seen = np.isin(x, self._x)
-        return [Cells(period, x, seen, self._step) for period in self.periods]
+        seen, step = np.isin(x, self._x), self._step if self._is_regular else None
+        return [Cells(period, x, seen, step) for period in self.periods]
 
     def _gaps(self, places: HostArray) -> Iterator[tuple[tuple[int, int], float, HostArray]]:
         """Return side and octave, median length, and indices of the places of gaps alike.
@@ -180,9 +200,12 @@ def _distances(x: HostArray, at: HostArray) -> tuple[HostArray, HostArray]:
 
 def _powers(x: HostArray, at: HostArray, length: float) -> Array:
     """Return 1, and how far places are beyond the record, in lengths."""
-    before, after = _distances(x, at)
-    beyond = np.where(np.isfinite(before + after), 0.0, np.minimum(before, after))
-    return np.stack([np.ones_like(beyond), beyond / length], axis=1)
+    return np.stack([np.ones_like(at), _beyond(x, at) / length], axis=1)
+
+
+def _beyond(x: HostArray, at: HostArray) -> Array:
+    """Return how far places are before the first sample or after the last one, 0 between them."""
+    return np.maximum(np.maximum(x[0] - at, at - x[-1]), 0.0)
 
 
 def _hide_windows(x: HostArray, length: float) -> Hidden:

@@ -151,7 +151,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     UserWarning
         If widths are chosen, without `leave_out` and groups, where noise lasts: where the error
         grows without the next samples on either side, and no faster without the next two. If fewer
-        than ten samples, less than a quarter of all, have nearly all of the `sample_weight`.
+        than ten samples, less than a quarter of all, have nearly all of the `sample_weight`. If a
+        target looks like angles, such as a direction of wind: take its sine and cosine.
 
     See Also
     --------
@@ -254,6 +255,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         fitted = copy(self)  # a fit that fails leaves this one as it was
         fitted._fit(X, y, sample_weight, groups)
         self.__dict__ = dict(vars(fitted))
+        for target in self._smoother.samples.y:  # in the order of their places
+            frames.warn_of_angles("A target", target)
         if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
             warn_caller(_NOISE_LASTS)
         return self
