@@ -238,6 +238,13 @@ def test_stations_are_filled_one_by_one():
     one = table.groupby("station")[["t", "y"]].apply(GapFiller().fit_transform)
     np.testing.assert_allclose(one["y"].to_numpy()[[7, 47]], [20.5, 1020.5], atol=0.6)
     GapFiller().fit(table[table.station == 0].iloc[np.arange(80) // 2])  # equal values
+    both = table[["t", "y"]]
+    message = r"Column 'y' has several values at a position, whose mean is taken.*as by groupby"
+    with pytest.warns(UserWarning, match=message) as warned:
+        GapFiller(positions=["t"]).fit(both)
+    assert warned[0].filename == __file__
+    with np.testing.assert_no_warnings():
+        GapFiller(LinearRegression(), positions=["t"]).fit(both)
 
 
 def test_irregular_times_have_seasons():
@@ -832,11 +839,6 @@ ERRORS = {
         lambda: GapFiller(time_zone="Mars").fit(np.ones((3, 2))),
         ValueError,
         '`time_zone` must be the name of a time zone, such as "Europe/Zurich"',
-    ),
-    "stations at one time": (
-        lambda: GapFiller(positions=["t"]).fit(stations()[["t", "y"]]),
-        ValueError,
-        "`X` must have one value at a position, got several. Fill each group on its own, as by gr",
     ),
     "index of nanoseconds": (
         lambda: GapFiller(positions="index").fit(

@@ -78,19 +78,20 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     -----
     UserWarning
         In `fit`, if a column looks like angles, such as directions of wind and longitudes: fill
-        their sine and cosine. In `transform`, if gaps are at phases of a period that were never
-        measured, such as nights or weekends: they are straight lines, whose deviations are those in
-        the worst phase that was measured. In `transform`, if gaps are before or after the record by
-        more than a step and a tenth of the record: nothing is promised there, as a trend does not
-        go on.
+        their sine and cosine. If values at a position that is stated differ, as of several
+        stations: their mean is taken. In `transform`, if gaps are at phases of a period that were
+        never measured, such as nights or weekends: they are straight lines, whose deviations are
+        those in the worst phase that was measured. In `transform`, if gaps are before or after the
+        record by more than a step and a tenth of the record: nothing is promised there, as a trend
+        does not go on.
 
     Raises
     ------
     TypeError, ValueError
         In `fit` and `transform`, if `positions` are not columns of the table, hold gaps, or are
-        others than in `fit`, if measurements at one position differ, or if nothing at all was
-        measured in a column; in `fit`, if `periods` are none of the positions, or several columns
-        hold dates.
+        others than in `fit`, if values at a position that "auto" found differ, or if nothing at all
+        was measured in a column; in `fit`, if `periods` are none of the positions, or if several
+        columns hold dates.
 
     See Also
     --------
@@ -99,7 +100,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Notes
     -----
     The samples of a period are laid out in cells (cycle, phase); with few cycles, several samples
-    share a phase. The season of a cell is the mean of its phase in the other cycles, all alike or
+    share a phase. Samples without a common step lie in at most 24 phases of a period whose phases
+    they tell, as for `PositionalEncoder`. The season of a cell is the mean of its phase in the other cycles, all alike or
     weighted by :math:`(1 + d^2)^{-2}` at a distance of d cycles: attention over cycles, in which
     no cycle sees itself. Season, trend (straight lines over a period) and what fills gaps are
     fitted in turn. A season is there if it makes the squared error less than :math:`1 - 1 /
@@ -255,8 +257,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             hint = f"{hint}them, too, or take SimpleImputer." if self.positions_ is None else ""
             came = f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", came, hint)
-        if self._periods is not None or self.positions == "auto":
-            _check_one_value(samples)
+        places, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
+        is_auto = isinstance(self.positions, str) and self.positions == "auto"
+        if distinct.shape[0] > places.shape[0] and (is_auto or self._periods is not None):
+            hint = " Fill each group on its own, as by groupby."
+            if is_auto:
+                hint += ' `positions` such as "index" or ["time"] take the mean instead.'
+                raise wrong_value("X", "have one value at a position", "several", hint)
+            message = f"Column {self._name(j)!r} has several values at a position, whose mean is "
+            warn_caller(f"{message}taken.{hint}")
         known = samples[:, :-1], samples[:, -1]
         if self._periods is None:
             own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
@@ -404,14 +413,6 @@ def _samples_of(rows: _Rows, j: int) -> Array:
     """Return where a column was measured, and what, (samples, coordinates + 1)."""
     samples = np.column_stack([rows.places, rows.values[:, j]])
     return samples[~np.isnan(samples[:, -1]), :]
-
-
-def _check_one_value(samples: HostArray) -> None:
-    """Check that measurements at one place agree."""
-    places, rows = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
-    if rows.shape[0] > places.shape[0]:
-        hint = " Fill each group on its own, as by groupby, or take the mean of each position."
-        raise wrong_value("X", "have one value at a position", "several", hint)
 
 
 def _joined(samples: HostArray, fitted: HostArray) -> Array:

@@ -17,9 +17,10 @@ from positional_embeddings.sklearn.kernels import PeriodicKernel
 WIDTHS = (1.0, inf)
 
 # Neighbouring samples share a phase until it has about this many of them in all cycles. Samples
-# without a common step have this many phases at most, and at least so many for a trend.
+# without a common step have this many phases at most, and at least so many for a trend; cycles
+# that follow one another are one if there are more cells than so many for each of these samples.
 _SAMPLES_OF_PHASE = 20
-_PHASES, _SAMPLES_OF_TREND = 24, 4
+_PHASES, _SAMPLES_OF_TREND, _CELLS_OF_SAMPLE = 24, 4, 8
 
 # The most passes of backfitting, and the change, in standard deviations, below which it is done.
 _PASSES, _SETTLED = 20, 1e-3
@@ -42,10 +43,11 @@ class Cells:
     ) -> None:
         """Lay out cells for samples, the places that are `seen`, at equal steps, or without."""
         self.period, cycles = period, period._cycles_before(x)
-        self.is_regular, samples = step is not None, np.count_nonzero(seen)
+        self.is_regular, samples, together = step is not None, np.count_nonzero(seen), 1
         if step is None:
             self.is_joined = True
             self.phases = min(max(2, samples // _SAMPLES_OF_PHASE), _PHASES)
+            together = ceil(np.ptp(cycles[seen]) * self.phases / (_CELLS_OF_SAMPLE * samples))
         else:
             length, count = period._length() / step, np.unique(np.floor(cycles[seen])).size
             joined = ceil(length / (_SAMPLES_OF_PHASE * count))
@@ -55,7 +57,7 @@ class Cells:
         at = np.round(cycles * self.phases - np.angle(turns) / (2 * pi) + 0.5, 6)
         cycle, phase = np.divmod(at, self.phases)
         # One more cycle at each end stands for all beyond.
-        cycle = cycle - cycle[seen].min() + 1
+        cycle = (cycle - cycle[seen].min()) // together + 1
         self.cycles = int(cycle[seen].max()) + 2
         self.size = self.cycles * self.phases
         at = np.clip(cycle, 0, self.cycles - 1) * self.phases + phase - 0.5
