@@ -255,7 +255,7 @@ def attend_by_scores(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> 
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         output, lse = way(scores, *layout.rows((q, k, v), space))
-    output = layout.restored(output, q.dtype, space)
+        output = layout.restored(output, q.dtype, space)
     return (output, layout.lse(lse, space)) if scores.with_lse else output
 
 
@@ -355,7 +355,7 @@ def attention_weights(
         way: Any = on_cupy if space.compiles_kernels else at_once
         way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
-    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
 # What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
