@@ -90,6 +90,7 @@ from positional_embeddings.rotary.scaling import (
 from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
 from positional_embeddings.times.dates import days_since
+from positional_embeddings.versions import show_versions
 
 __version__ = "0.2.0"
 __all__ = [
@@ -172,6 +173,7 @@ __all__ = [
     "rotate_pairs",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
+    "show_versions",
     "sinusoidal_encoding",
     "spherical_encoding",
     "spherical_truncation_error",

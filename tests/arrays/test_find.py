@@ -17,7 +17,7 @@ from positional_embeddings.arrays.space import Space
 SRC = Path(positional_embeddings.__file__).parent
 
 # Rooms that call the public functions: arrays come to them from other libraries, too.
-OUTER_ROOMS = {"cli", "plotting", "sklearn", "xarray.py"}
+OUTER_ROOMS = {"plotting", "sklearn", "versions.py", "xarray.py"}
 
 # What is asked on behalf of public functions, of several each.
 FOR_PUBLIC_FUNCTIONS = {
