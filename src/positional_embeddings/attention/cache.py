@@ -18,7 +18,6 @@ from positional_embeddings.arrays.namespace import (
     Device,
     HostArray,
     Namespace,
-    is_compiling,
     np,
 )
 from positional_embeddings.arrays.space import Space
