@@ -21,7 +21,6 @@ from hypothesis import HealthCheck, settings
 import positional_embeddings as pe
 from absent import Absent
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
-from positional_embeddings.attention import attention
 
 settings.register_profile(
     "default",
@@ -83,18 +82,6 @@ TESTS = Path(__file__).parent
 
 # Pictures are drawn into memory, also where there is a screen.
 os.environ.setdefault("MPLBACKEND", "Agg")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _attention_is_new(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let each call of the tests of attention find out how to compute, also one of the same form.
-
-    All other tests take what earlier calls have kept, as users do.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name == "attention":
-            patch.setattr(attention, "_kept_calls", None)
-        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

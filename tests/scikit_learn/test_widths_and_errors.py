@@ -17,6 +17,7 @@ from positional_embeddings.sklearn import (
     MaternKernel,
     PeriodicKernel,
 )
+from positional_embeddings.sklearn.smooth import Smooth
 from smoothers import Factor, bell, circle, drawn, folded, kept_of, scaled, smoothed
 
 # Searches for widths.
@@ -67,6 +68,20 @@ def test_a_search_for_two_widths():
             kernel = GaussianKernel((widths * 2.0 ** (np.array(steps) / 2)).tolist())
             other = AttentionRegressor(kernel, local_linear=False).fit(x, y)
             assert model.loo_error_**2 < 1.0011 * other.loo_error_**2
+
+
+def test_a_search_for_many_widths_ends(monkeypatch):
+    """Of twelve columns, of which two tell of the target, it finds these by some 60 kernels."""
+    rng, calls = np.random.default_rng(0), []
+    x = rng.uniform(0, 1, (80, 12))
+    y = np.sin(6 * x[:, 2]) + x[:, 7] + rng.normal(0, 0.05, 80)
+    predict = Smooth.predict
+    monkeypatch.setattr(Smooth, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    model = AttentionRegressor(local_linear=False).fit(x, y)
+    widths = np.array(model.kernel_.length_scale)
+    assert {2, 7} == set(np.argsort(widths)[:2])
+    # The others tell of the noise, and whether it is local.
+    assert 30 < len(calls) < 90
 
 
 @pytest.mark.parametrize(("repeats", "least"), [(1, 1 / 2), (2, 1 / 6)])

@@ -138,7 +138,6 @@ class Bias(WeightedLayer):
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
     _is_relative: ClassVar[bool] = True  # whether it is computed of key minus query alone
-    _is_fixed: ClassVar[bool] = False  # whether it is made of numbers alone, of no array
 
     @on_given_device
     def __call__(
@@ -306,7 +305,7 @@ class _ScaledBias(Bias):
         return f"{self.factor} * {self.bias!r}"
 
     def __post_init__(self) -> None:
-        kinds = ("_takes_integers", "_is_relative", "_is_fixed")
+        kinds = ("_takes_integers", "_is_relative")
         checks.set_fields(self, **{name: getattr(self.bias, name) for name in kinds})
 
     def _formula(self, query: Array | None, key: Array, space: Space) -> Array:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
@@ -17,9 +17,6 @@ from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]
-
-# Lengths, one for each sequence, by which a call of attention is known again.
-_MOST_COMPARED_LENGTHS = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,12 +46,6 @@ class _ByLength(Mask):
     def _batch(self) -> int | None:
         size = self.lengths.shape[0]
         return size if checks.is_known(size) else None
-
-    def _value(self) -> tuple[Any, ...] | None:
-        lengths = self.lengths
-        if not isinstance(lengths, np.ndarray) or lengths.size > _MOST_COMPARED_LENGTHS:
-            return None
-        return type(self), getattr(self, "side", None), lengths.tobytes()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,8 +82,8 @@ class PaddingMask(_ByLength):
 
     def __post_init__(self) -> None:
         lengths = self.lengths
-        is_list = isinstance(lengths, list | tuple)
-        if getattr(lengths, "ndim", 1) == 2 or (is_list and isinstance([*lengths, 0][0], list)):
+        rows = lengths if isinstance(lengths, list | tuple) else ()
+        if getattr(lengths, "ndim", 1) == 2 or any(isinstance(row, list) for row in rows):
             hint = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
             raise wrong_value("lengths", "have shape (batch,)", shown(lengths), hint)
         super().__post_init__()

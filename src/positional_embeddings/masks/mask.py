@@ -53,9 +53,6 @@ class Mask(WeightedLayer):
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
 
-    # Whether it is made of numbers alone: of no array and no function, which may change.
-    _is_fixed = False
-
     def __init__(self, *_: object, **__: object) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
@@ -190,22 +187,6 @@ class Mask(WeightedLayer):
         # A new one, whose arrays nobody can write to.
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
-    # An attention looks a mask up in each call: without arrays that takes a microsecond.
-
-    def _value(self) -> Any:
-        """Return what the mask is made of now, None if that is long, or not known."""
-        return self if self._is_fixed else None
-
-    def __eq__(self, other: object) -> bool:
-        if self._is_fixed and type(other) is type(self):
-            return vars(self) == vars(other)
-        return super().__eq__(other)
-
-    def __hash__(self) -> int:
-        if self._is_fixed:
-            return hash((type(self), *vars(self).values()))
-        return super().__hash__()
-
     def __or__(self, other: object) -> Any:
         return _combined(AnyMask, self, other)
 
@@ -306,7 +287,7 @@ class Mask(WeightedLayer):
         return self._hides(q, Points(keys, space, k_len))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class _Combined(Mask):
     """Base of masks that are made of others."""
 
@@ -334,20 +315,11 @@ class _Combined(Mask):
         sizes = {mask._batch() for mask in self.masks} - {1}
         return next(iter(sizes - {None} or sizes), 1)
 
-    @property
-    def _is_fixed(self) -> bool:  # type: ignore[override]
-        # JAX compares masks whose leaves it has taken out.
-        return all(mask._is_fixed for mask in self.masks or ())
-
-    def _value(self) -> Any:
-        values = [mask._value() for mask in self.masks]
-        return None if any(value is None for value in values) else (type(self), *values)
-
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AnyMask(_Combined):
     """What any of some masks hides: the result of ``|``."""
 
@@ -377,7 +349,7 @@ class AnyMask(_Combined):
         return " | ".join(map(repr, self.masks))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AllMask(_Combined):
     """What all of some masks hide: the result of ``&``."""
 
@@ -392,7 +364,7 @@ class AllMask(_Combined):
         return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class NotMask(_Combined):
     """What a mask does not hide: the result of ``~``."""
 

@@ -184,6 +184,7 @@ class AttentionLayer(checks.CheckedLayer):
             the features or heads of the layer; if `sinks` are given or left out against
             `has_sinks`.
         """
+        self._check_sinks(sinks)
         space = space_of(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
         checks.real_floating(space.xp, q=q, k=k, v=v)
         self._check("q", q, self.head_size, self.num_heads)
@@ -229,7 +230,6 @@ class AttentionLayer(checks.CheckedLayer):
 
     def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
-        self._check_sinks(sinks)
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
         is_grouped = self.num_kv_heads != self.num_heads

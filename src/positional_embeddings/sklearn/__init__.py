@@ -13,7 +13,6 @@ from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.sklearn.encoder import PositionalEncoder
 from positional_embeddings.sklearn.gap_filler import GapFiller
 from positional_embeddings.sklearn.kernels import (
-    CompactKernel,
     GaussianKernel,
     MaternKernel,
     PeriodicKernel,
@@ -25,7 +24,6 @@ from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 __all__ = [
     "AttentionRegressor",
-    "CompactKernel",
     "GapFiller",
     "GaussianKernel",
     "MaternKernel",

@@ -36,9 +36,9 @@ _LEAST_LEFT_OUT, _FLAT = 500, 4.0
 # Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
 _RIDGES = [0.25, 2.0, 16.0, inf]
 
-# The widest and narrowest kernels of a search, in octaves of the first one, and the ratio of errors
-# below which one is less.
-_WIDEST, _NARROWEST, _LESS = 10, -24, 0.999
+# The widest and narrowest kernels of a search, in octaves of the first one; the ratio of errors
+# below which one is less; and the most kernels that it tries one by one.
+_WIDEST, _NARROWEST, _LESS, _MOST_TRIED = 10, -24, 0.999, 60
 
 # The distance of the nearest other samples, in widths, beyond which narrower kernels change
 # nothing: they widen, or other measurements at the place have all the weight.
@@ -759,8 +759,8 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     """Set widths by the least error, by coordinate descent; return the ridge.
 
     Steps are half octaves. First all widths change together, from `start` to narrower ones, and to
-    wider ones while these are better; then one by one, from the best. A width that has grown by its
-    most stays there.
+    wider ones while these are better; then one after another, from the best, by the first step that
+    is better, until enough are tried. A width that has grown by its most stays there.
     """
     tried: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -777,9 +777,8 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     def alike(octave: int) -> tuple[int, ...]:
         return tuple(min(2 * octave, width.most) for width in widths)
 
-    def beside(steps: tuple[int, ...], by: int) -> Iterator[tuple[int, ...]]:
-        for i, move in product(range(len(widths)), (by, -by)):
-            yield (*steps[:i], min(steps[i] + move, widths[i].most), *steps[i + 1 :])
+    def beside(steps: tuple[int, ...], i: int, by: int) -> tuple[int, ...]:
+        return (*steps[:i], min(steps[i] + by, widths[i].most), *steps[i + 1 :])
 
     narrow = wide = start
     while narrow > _NARROWEST and not isinf(at(alike(narrow))):
@@ -788,7 +787,11 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
         wide += 1
     best = min(map(alike, range(wide, narrow - 1, -1)), key=at)
     for by in (4, 2, 1):
-        while moved := [steps for steps in beside(best, by) if at(steps) < _LESS * at(best)]:
-            best = min(moved, key=at)
+        before = None
+        while before != best:
+            before = best
+            for i, move in product(range(len(widths)), (by, -by)):
+                if len(tried) < _MOST_TRIED and at(beside(best, i, move)) < _LESS * at(best):
+                    best = beside(best, i, move)
     put(best)
     return tried[best][1]
