@@ -1300,6 +1300,7 @@ NOT_CALLED = {
     "KVStep": "made by KVCache.step",
     "Mask": "the base class of masks",
     "RotaryTables": "made by RoPE.tables",
+    "show_versions": "prints, and has no arguments",
 }
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 (write_pages,) = loaded(ROOT / ".ci" / "write_pages.py")
 README = ROOT / "README.md"
 # The code of these pages is run by tests of their own.
-ELSEWHERE = ("command_line", "larger_than_memory", "systems")
+ELSEWHERE = ("larger_than_memory", "systems")
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if "explorer" not in page.parts)
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 # A library, the code, and what it prints.

@@ -10,7 +10,6 @@ from math import inf, nan, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
@@ -636,6 +635,3 @@ def _attend_aligned(
         means.append(xp.moveaxis(mean, ends, value_axes))
         start += prod(lengths)
     return means
-
-
-make_public(globals(), __all__)

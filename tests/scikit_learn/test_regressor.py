@@ -947,7 +947,7 @@ def test_a_series_is_a_table_of_one_column():
 
 def test_arguments_that_a_kernel_does_not_have():
     for kernel in (GaussianKernel, ProductKernel):
-        with pytest.raises(TypeError, match=rf"^`{kernel.__name__}` does not fit:"):
+        with pytest.raises(TypeError, match="positional arguments but"):
             kernel(1.0, 2.0, 3.0)
 
 

@@ -338,7 +338,7 @@ def attention_weights(
         way: Any = on_cupy if space.compiles_kernels else at_once
         way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
-    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
 # Types of numbers and options by which a step knows a call again: True is not 1.

@@ -16,7 +16,6 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
@@ -417,7 +416,7 @@ class FunctionMask(Mask):
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
-        hidden = as_caller(self.function, *positions)
+        hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))

@@ -14,7 +14,6 @@ from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -530,13 +529,11 @@ class RoPE(checks.CheckedLayer):
         return self._tables.factor
 
     @property
-    @public
     def cos(self) -> HostArray:
         """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
-    @public
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.dates import Times, time_zone_of, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
@@ -246,7 +246,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if zone is not None:
                 what = "be None for columns of numbers"
                 raise wrong_value("time_zone", what, shown(self.time_zone))
-            x = validate_data(self, table, reset=reset, **self._numbers(table))
+            with quiet():
+                x = validate_data(self, table, reset=reset, **self._numbers(table))
             return [x[:, j] for j in range(x.shape[1])]
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
@@ -260,7 +261,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 frames.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
-                column = check_array(values, input_name=place, **options)
+                with quiet():
+                    column = check_array(values, input_name=place, **options)
             columns.append(column)
         return columns
 

@@ -17,10 +17,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    counted,
+    shown,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.quiet import warn_caller
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
@@ -255,10 +260,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Itself.
         """
         fitted = copy(self)  # a fit that fails leaves this one as it was
-        fitted._fit(X, y, sample_weight, groups)
-        self.__dict__ = dict(vars(fitted))
-        if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
-            warn_caller(_NOISE_LASTS)
+        with quiet():
+            fitted._fit(X, y, sample_weight, groups)
+            self.__dict__ = dict(vars(fitted))
+            is_alone = self.leave_out is None and groups is None
+            if is_alone and self._smoother.noise_lasts(self._times):
+                warn_caller(_NOISE_LASTS)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
@@ -319,17 +326,18 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
-        X, times = frames.with_days(X)
-        X = validate_data(self, X, reset=False)
-        frames.check_times("X", times, self._times)
-        check_same_namespace(X, self, attribute="_empty", method="predict")
-        x = _columns_of("X", X)
-        found = self._smoother.predict(x, squares=bool(return_std))
-        mean = self._restore(found.mean, X.dtype)
-        if not return_std:
-            return mean
-        std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
-        return mean, self._restore(std, X.dtype)
+        with quiet():
+            X, times = frames.with_days(X)
+            X = validate_data(self, X, reset=False)
+            frames.check_times("X", times, self._times)
+            check_same_namespace(X, self, attribute="_empty", method="predict")
+            x = _columns_of("X", X)
+            found = self._smoother.predict(x, squares=bool(return_std))
+            mean = self._restore(found.mean, X.dtype)
+            if not return_std:
+                return mean
+            std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
+            return mean, self._restore(std, X.dtype)
 
     def predict_left_out(self) -> Any:
         """Return the prediction for each sample by the samples that are not left out with it.
@@ -343,9 +351,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, (place, deviation) = self._smoother.left_out(slice(None)), self._of_samples
-        moved = (found.at_query * self._smoother.of_twins)[place] * deviation
-        return self._restore(found.mean[:, place] - moved)
+        place, deviation = self._of_samples
+        with quiet():
+            found = self._smoother.left_out(slice(None))
+            moved = (found.at_query * self._smoother.of_twins)[place] * deviation
+            return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
