@@ -110,16 +110,14 @@ def scaled_dot_product_attention(
         positions of the queries if only `positions` are given. Where positions of several documents
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it asks a mask, or one that is equal, and a bias once for all layers, also the arrays and
-        functions in them. If the cache is a ring, a query sees no more than the ring keeps for it.
-        An array and a function for `mask` or `bias` do not depend on positions: with a step a
-        function is an error, and so is an array unless indices are positions: without padding,
-        without a ring, and for the keys that `store` returns.
+        it evaluates equal masks and biases once for all layers, with the arrays and functions in
+        them. If the cache is a ring, a query sees no more than the ring keeps for it. An array and
+        a function for `mask` or `bias` go by indices, not by positions: with a step a function is
+        an error, and so is an array where its indices are no positions, as with padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks. All are computed at once where a library without loops computes later, and no
-        `Mask` leaves out keys.
+        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
     enable_gqa : bool, default False
         Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
         it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
@@ -173,8 +171,8 @@ def scaled_dot_product_attention(
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
-    is sharded over devices gathers it: a `block_size` of all queries and keys has none.
+    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
+    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
 
     With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
     `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
@@ -186,8 +184,8 @@ def scaled_dot_product_attention(
 
     With a mask, a bias or positions, a query that attends to a key or a value that is not finite
     gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value is
-    in the output of its feature, with a weight of 0 as NaN, a score of minus infinity has no
+    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
+    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
     weight, and a query with no other score gets zeros.
 
     References

@@ -41,12 +41,12 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     encoding : str, default "auto"
         One of:
 
-        - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
-          the day, the week and the year where they cover most of one, else "fourier"; and if they
-          cover the longest of these twice, or none, the time itself joins them. Latitude and
-          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
-          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
-          all columns are "fourier";
+        - "auto": each column by what it holds. Dates are "cyclic" with `periods`. Without them,
+          dates are "cyclic" with those of the day, the week and the year that they cover for the
+          most part, and "fourier" if they cover none; the time itself is a column, too, if they
+          cover the longest of these twice, or none. Latitude and longitude, which their names
+          tell, are "spherical" of degree 6; a longitude alone is "cyclic". Other numbers are
+          "cyclic" with `periods`, else "fourier". With `wavelengths` all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
@@ -59,8 +59,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     harmonics : int or list of int, default 3
         Harmonics of each period with "cyclic" and "auto", or one number for each period.
     trend : bool, default False
-        Whether "auto" adds each column of times, or of numbers that are no place, itself, -1 at the
-        least and 1 at the largest value that `fit` saw.
+        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the least and
+        1 at the largest value that `fit` saw.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column that `fit` saw. Spans of times are as for `periods`, without the calendar.

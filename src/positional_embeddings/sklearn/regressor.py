@@ -109,17 +109,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         GaussianKernel(8.0)`` is a trend and a season that changes slowly.
     length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
-        column; spans such as "30D" for columns of times. "loo" takes the width of the least
-        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. It is
-        infinite for constant columns, which change nothing. A kernel that is given has its own.
+        column; spans such as "30D" for columns of times. "loo" chooses the width of each column by
+        the least leave-one-out error; ``["loo", 2.0]`` chooses one of two. It is infinite for
+        constant columns, which change nothing. A given kernel has widths of its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
         False takes their mean, as products, periods and places always do. Slopes shrink where few
         samples are near, and where a query leaves them; how much is chosen with the widths. Planes
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
-        Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
+        A sample is left out together with all samples within this distance, in the columns of
+        times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
         "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
         function.
     cutoff : float, optional
@@ -129,7 +129,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     block_size : int, optional
         The most queries whose weights are computed at a time; 256 if None.
     max_iter : int, default 10
-        The most times that each function of a sum is smoothed, from what the others leave over.
+        Largest number of times that each function of a sum is smoothed, after the others are
+        subtracted.
     tol : float, default 1e-3
         A sum is done when no function changes by more than this fraction of the standard deviation
         of the measurements.
@@ -137,7 +138,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel, its length scales being numbers.
+        The kernel, with numbers as length scales.
     loo_error_ : array, shape (targets,) or ()
         Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
         random, always the same ones. NaN if there is one place.
@@ -154,9 +155,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Warns
     -----
     UserWarning
-        If widths are chosen, without `leave_out` and groups, where noise lasts: where the error
-        grows without the next samples on either side, and no faster without the next two. If fewer
-        than ten samples, less than a quarter of all, have nearly all of the `sample_weight`.
+        If widths are chosen without `leave_out` and groups, and noise lasts: leaving out the next
+        samples on either side raises the error, and leaving out the next two raises it no faster.
+        If fewer than ten samples, less than a quarter of all, have nearly all of the
+        `sample_weight`.
 
     See Also
     --------
@@ -189,13 +191,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     distance from the samples, as found by hiding balls and half-spaces of samples, of each function
     of a sum; at most the spread of `y` around the prediction.
 
-    Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
-    that agree. No measurement counts less for being far from the others: such weights would cost up
-    to 3 % where noise grows, and a third of the rain in a record of daily rain.
+    Measurements at one place count as their mean, with one kernel weight; a sample of weight 2
+    counts as two that agree. All measurements count alike, however far from the others: other
+    weights would cost up to 3 % where noise grows, and a third of the rain in a record of daily
+    rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
-    gaps that are wider. Give such gaps a kernel of their width. Where nights, or weekends, were
-    never measured, bands are as if these were like the rest: `GapFiller` warns of them.
+    wide gaps. Give such gaps a kernel of their width. Where nights or weekends were never measured,
+    bands take them to be like the rest: `GapFiller` warns of them.
 
     References
     ----------
