@@ -725,7 +725,7 @@ class _Sum:
         fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
         return _Misfit(*(fit.predict for fit in fitted))
 
-    def is_beyond(self, x: HostArray) -> HostArray:
+    def is_beyond(self, x: HostArray) -> Array:
         """Tell which queries are farther outside of the samples than gaps of these can tell of."""
         found = np.zeros(x.shape[1], dtype=bool)
         for term in self._terms:
