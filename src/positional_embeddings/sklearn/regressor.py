@@ -31,7 +31,8 @@ from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, T
 from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
 from positional_embeddings.times.dates import is_missing
 
-# The most samples that are left out, and around which balls are hidden; the number of balls.
+# The most samples that are left out, the most around which balls are hidden, and the number of
+# balls around each.
 _MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
 
 # The fewest samples that a search for many widths leaves out, and the width, in extents of a
@@ -52,10 +53,10 @@ _FARTHEST, _NO_WEIGHT = 2.0, 6.0
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
-# The most squared errors that tell of local noise. Its narrowest kernel, in octaves of that of the
-# function, and the fewest octaves below the extent of the samples. How many standard errors its
-# likelihood has to be greater than that of constant noise. How many measurements the mean of all
-# variances counts as, in one.
+# Local noise: the most squared errors that tell of it; its narrowest kernel, in octaves of the
+# kernel of the function; the least number of octaves from there to the extent of the samples; the
+# standard errors by which it has to be likelier than constant noise; and the measurements that the
+# mean of all variances counts as in a local variance.
 _MOST_OF_NOISE = 1000
 _FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
 
@@ -65,17 +66,26 @@ _LEAST = 1e-3  # weight of an error in a fit by the lean
 # relative to the largest.
 _LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
 
-# Noise that lasts: distinct places in a line, that many at least; how much the squared error grows
-# without the next ones on either side, at least and at most in itself, and at least in standard
-# errors; and how many times as much again without the next two, at most. That of a smooth function
-# grows more, and faster.
-_FEWEST_IN_LINE, _LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 20, 0.2, 3.0, 3.0, 2.0
+# Noise lasts where the squared error grows when the next places on either side are left out: by
+# more than _LEAST_GROWTH of itself and _SURE standard errors, by less than _MOST_GROWTH of itself,
+# and when the next two are left out, by less than _CONVEX times as much again. The error of a
+# smooth function grows more, and faster. Fewer places than _FEWEST_IN_LINE do not tell.
+_LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 0.2, 3.0, 3.0, 2.0
+_FEWEST_IN_LINE = 20
+_BEYOND = (
+    "{} are farther outside of the samples, in a column, than a tenth of their range and a length "
+    "scale: nothing is promised there, and bands may be far too narrow."
+)
 _NOISE_LASTS = (
     "Neighbouring errors are alike: without the next samples on either side, predictions are "
     "much worse, and not much worse again without the next two, as where noise lasts. Then "
     "widths are too small, and bands too narrow for the function. Pass `leave_out`, a span that is "
     "longer than the noise lasts, or `groups` to `fit`; or filter this warning if it is no noise."
 )
+
+# The part of the range of samples, outside of it, of which their gaps tell: a tenth of the record
+# is hidden ten times without an overlap.
+_BEYOND = 0.1
 
 # Samples that are few where they have nearly all of the weight.
 _FEW = 10
@@ -323,6 +333,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The mean, in the dtype of `X` and `y` together.
         array, shape (queries,) or (queries, targets)
             The standard deviation, if asked for.
+
+        Warns
+        -----
+        UserWarning
+            If a standard deviation is asked for, and a query is farther outside of the samples, in
+            a column, than a tenth of their range and a length scale: nothing is promised there.
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
@@ -336,6 +352,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             mean = self._restore(found.mean, X.dtype)
             if not return_std:
                 return mean
+            if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
+                many = f"{beyond} of {counted(x.shape[1], 'query')}"
+                warn_caller(_BEYOND.format(many))
             std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
             return mean, self._restore(std, X.dtype)
 
@@ -370,8 +389,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """Return a copy of the kernel that may be changed."""
         if not isinstance(self.kernel, Kernel):
             if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):
-                wrong = wrong_value if isinstance(self.kernel, str) else wrong_type
-                raise wrong("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
+                raise kernels.wrong_kernel("kernel", 'be "gaussian" or a kernel', self.kernel)
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
         elif isinstance(self.length_scale, str) and self.length_scale == LOO:
             kernel = clone(self.kernel)
@@ -720,6 +738,16 @@ class _Sum:
         weights = trust * (_LEAST + 1 - lean), trust * (_LEAST + lean)
         fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
         return _Misfit(*(fit.predict for fit in fitted))
+
+    def is_beyond(self, x: HostArray) -> Array:
+        """Tell which queries are farther outside of the samples than gaps of these can tell of."""
+        found = np.zeros(x.shape[1], dtype=bool)
+        for term in self._terms:
+            samples, queries = term.points(self.samples.x), term.points(x)
+            low, high = samples.min(axis=0), samples.max(axis=0)
+            reach = np.maximum(_BEYOND * (high - low), 1.0)
+            found |= ((queries < low - reach) | (queries > high + reach)).any(axis=1)
+        return found
 
     def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
         """Return the standard deviations of the function, or of new measurements, at x."""
