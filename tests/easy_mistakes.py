@@ -2024,10 +2024,10 @@ LAYERS_OF_MODELS = [
         error="Make the layer with feature_axis=-1, seq_axis=-2",
     ),
     Mistake(
-        "a key of the configuration that nobody reads",
-        lambda: layer_of({"use_logn_attn": True}),
-        error="`use_logn_attn` is not known of the model type 'llama'",
-        write="no such key, if the code of the model does not read it",
+        "a draft of speculative decoding, read as the type of its target",
+        lambda: layer_of({"architectures": ["DFlashDraftModel"]}),
+        error="`architectures` must be classes of the model type 'llama'",
+        write="layers by hand, as the code of its class attends",
     ),
     Mistake(
         "the sinks of gpt-oss left out",

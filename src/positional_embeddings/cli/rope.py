@@ -22,7 +22,8 @@ from typing import Any, TypeAlias
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser, table, wrapped
-from positional_embeddings.models.hf_config import Model, from_json, read_config
+from positional_embeddings.models.configuration import from_json, read_config
+from positional_embeddings.models.hf_config import Model
 from positional_embeddings.rotary.scaling import type_of
 
 # Up to here float32 tables are within half a unit in the last place.
