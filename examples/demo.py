@@ -77,7 +77,7 @@ def gaussian_process(record):
 
 def gap_filler(record):
     filler = GapFiller(positions="index").fit(record)
-    return filler.transform(record).to_numpy(), filler.transform_std(record)[:, 0]
+    return np.ravel(filler.transform(record)), np.ravel(filler.transform_std(record))
 
 
 FILLS = {
