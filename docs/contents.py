@@ -84,6 +84,9 @@ PAGES = {
         "keys. The guides are :doc:`/guide/attention` and :doc:`/guide/decoding`.",
         [Section("Attention", "attention"), Section("Attention of a model", "models")],
     ),
+    "versions": Page(
+        "Versions", "What a report of a bug has to say.", [Section("Versions", "versions")]
+    ),
     "plotting": Page(
         "Pictures",
         "Functions that draw encodings, masks, biases and rotary embeddings with "

@@ -376,7 +376,7 @@ def test_all_pairs_are_many_chunks(make):
 def test_the_how_to_runs_and_computes_nothing(number):
     page = Path(__file__).parents[1] / "docs" / "guide" / "larger_than_memory.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 4  # the last one is of cubed
+    assert len(blocks) == 3
     exec(blocks[number], {})  # noqa: S102 - a page of this repository
 
 

@@ -7,12 +7,13 @@ CuPy computes on its current device alone: for arrays `x` on another one, call w
 ``with x.device:``. The option `device` needs no such context.
 
 What is not finite, or too small for its dtype, is in the result: no call warns or raises of it,
-whatever `numpy.errstate` says. Functions that a call is given, such as that of a `FunctionMask`,
-run as `numpy.errstate` says where the call is made.
+whatever `numpy.errstate` says, nor does a function that an attention is given for its scores.
 """
 
+from typing import NoReturn
+
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.arguments.calls import make_public
+from positional_embeddings.arrays.errors import did_you_mean
 from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
@@ -89,6 +90,7 @@ from positional_embeddings.rotary.scaling import (
 from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
 from positional_embeddings.times.dates import days_since
+from positional_embeddings.versions import show_versions
 
 __version__ = "0.2.0"
 __all__ = [
@@ -171,6 +173,7 @@ __all__ = [
     "rotate_pairs",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
+    "show_versions",
     "sinusoidal_encoding",
     "spherical_encoding",
     "spherical_truncation_error",
@@ -178,4 +181,41 @@ __all__ = [
     "to_block_ranges",
     "xpos_scale",
 ]
-make_public(globals(), __all__)
+
+# Names of optional rooms, which are looked for here.
+_ELSEWHERE = {
+    "plotting": [
+        "plot_attention",
+        "plot_encoding",
+        "plot_kernel",
+        "plot_rope_decay",
+        "plot_similarity",
+        "plot_wavelengths",
+    ],
+    "sklearn": [
+        "AttentionRegressor",
+        "CompactKernel",
+        "GapFiller",
+        "GaussianKernel",
+        "MaternKernel",
+        "PeriodicKernel",
+        "PositionalEncoder",
+        "ProductKernel",
+        "SphereKernel",
+        "SumKernel",
+    ],
+    "xarray": ["encode"],
+}
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the rooms that they come from."""
+    return __all__
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Raise the error about a name that is not here, with the nearest one or where it is."""
+    rooms = [room for room, names in _ELSEWHERE.items() if name in names]
+    hint = f" Import it from {__name__}.{rooms[0]}." if rooms else did_you_mean(name, __all__)
+    message = f"{__name__} has no attribute `{name}`.{hint}"
+    raise AttributeError(message)

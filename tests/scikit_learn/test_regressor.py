@@ -952,7 +952,7 @@ def test_a_series_is_a_table_of_one_column():
 
 def test_arguments_that_a_kernel_does_not_have():
     for kernel in (GaussianKernel, ProductKernel):
-        with pytest.raises(TypeError, match=rf"^`{kernel.__name__}` does not fit:"):
+        with pytest.raises(TypeError, match="positional arguments but"):
             kernel(1.0, 2.0, 3.0)
 
 
@@ -1311,7 +1311,7 @@ ERRORS = {
     "text among numbers": (
         lambda: AttentionRegressor().fit(np.array([[1.0], ["b"]], dtype=object), [1.0, 2.0]),
         TypeError,
-        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\.$",
+        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories on their own",
     ),
     "text for y": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, "b"], dtype=object)),

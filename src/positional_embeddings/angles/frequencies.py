@@ -78,7 +78,9 @@ def compute_frequencies(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    r"""Return the angles of the positions 0 to `seq_len` - 1.
+    r"""Return angles, frequency times position, of the positions 0 to `seq_len` - 1.
+
+    The name is that of PositionalEmbeddings.jl. `inverse_frequencies` has the frequencies alone.
 
     Parameters
     ----------

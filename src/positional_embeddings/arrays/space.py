@@ -18,9 +18,8 @@ from positional_embeddings.arrays.namespace import (
     Shape,
     drop_none,
     np,
+    quiet,
 )
-
-_NOTHING = nullcontext()
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 TINY_WEIGHT = 2.0**-60
@@ -328,10 +327,8 @@ class Space:
         """Return a context in which products have the dtype of their operands, and nothing warns.
 
         A library with a current device computes on the device of `x` there.
-
-        What is not finite, or becomes so, is in the result.
         """
-        return _NOTHING
+        return quiet()
 
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> AbstractContextManager[object]:  # noqa: ARG004

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.quiet import as_caller, warn_caller
+from positional_embeddings.arrays.errors import shown, warn_caller, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
@@ -180,7 +179,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         table = frames.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
-            filled[gap, j] = as_caller(estimator.predict, places)
+            filled[gap, j] = estimator.predict(places)
         if not frames.is_frame(table):
             return filled
         table = frames.with_columns(table, {j: filled[:, j] for j in gaps})
@@ -212,7 +211,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", what, shown(self.estimator))
-            std[gap, j] = as_caller(estimator.predict, places, return_std=True)[1]
+            std[gap, j] = estimator.predict(places, return_std=True)[1]
         return std
 
     def _gaps(
@@ -239,7 +238,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         known = samples[:, :-1], samples[:, -1]
         if self._periods is None:
             own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
-            return as_caller(own.fit, *known)
+            return own.fit(*known)
         wanted = rows.places[np.isnan(rows.values[:, j]), :]
         gaps = KnownGaps(*known, wanted, self._periods)
         for period in gaps.never_measured(wanted)[:1]:
@@ -279,7 +278,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             texts = [j for j in self._texts if j < X.shape[1]]
             table = frames.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
         options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
-        values = validate_data(self, self._with_days("X", table), reset=reset, **options)
+        with quiet():
+            values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
         columns = [frames.Column(is_time=False, zone=None)]
         if self.positions is None:

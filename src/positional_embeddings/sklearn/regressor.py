@@ -17,10 +17,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    counted,
+    shown,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.quiet import warn_caller
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
@@ -67,6 +72,10 @@ _LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
 # smooth function grows more, and faster. Fewer places than _FEWEST_IN_LINE do not tell.
 _LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 0.2, 3.0, 3.0, 2.0
 _FEWEST_IN_LINE = 20
+_BEYOND = (
+    "{} are farther outside of the samples, in a column, than a tenth of their range and a length "
+    "scale: nothing is promised there, and bands may be far too narrow."
+)
 _NOISE_LASTS = (
     "Neighbouring errors are alike: without the next samples on either side, predictions are "
     "much worse, and not much worse again without the next two, as where noise lasts. Then "
@@ -110,17 +119,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         GaussianKernel(8.0)`` is a trend and a season that changes slowly.
     length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
-        column; spans such as "30D" for columns of times. "loo" takes the width of the least
-        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. It is
-        infinite for constant columns, which change nothing. A kernel that is given has its own.
+        column; spans such as "30D" for columns of times. "loo" chooses the width of each column by
+        the least leave-one-out error; ``["loo", 2.0]`` chooses one of two. It is infinite for
+        constant columns, which change nothing. A given kernel has widths of its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
         False takes their mean, as products, periods and places always do. Slopes shrink where few
         samples are near, and where a query leaves them; how much is chosen with the widths. Planes
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
-        Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
+        A sample is left out together with all samples within this distance, in the columns of
+        times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
         "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
         function.
     cutoff : float, optional
@@ -130,7 +139,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     block_size : int, optional
         The most queries whose weights are computed at a time; 256 if None.
     max_iter : int, default 10
-        The most times that each function of a sum is smoothed, from what the others leave over.
+        Largest number of times that each function of a sum is smoothed, after the others are
+        subtracted.
     tol : float, default 1e-3
         A sum is done when no function changes by more than this fraction of the standard deviation
         of the measurements.
@@ -138,7 +148,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel, its length scales being numbers.
+        The kernel, with numbers as length scales.
     loo_error_ : array, shape (targets,) or ()
         Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
         random, always the same ones. NaN if there is one place.
@@ -155,9 +165,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Warns
     -----
     UserWarning
-        If widths are chosen, without `leave_out` and groups, where noise lasts: where the error
-        grows without the next samples on either side, and no faster without the next two. If fewer
-        than ten samples, less than a quarter of all, have nearly all of the `sample_weight`.
+        If widths are chosen without `leave_out` and groups, and noise lasts: leaving out the next
+        samples on either side raises the error, and leaving out the next two raises it no faster.
+        If fewer than ten samples, less than a quarter of all, have nearly all of the
+        `sample_weight`.
 
     See Also
     --------
@@ -190,13 +201,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     distance from the samples, as found by hiding balls and half-spaces of samples, of each function
     of a sum; at most the spread of `y` around the prediction.
 
-    Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
-    that agree. No measurement counts less for being far from the others: such weights would cost up
-    to 3 % where noise grows, and a third of the rain in a record of daily rain.
+    Measurements at one place count as their mean, with one kernel weight; a sample of weight 2
+    counts as two that agree. All measurements count alike, however far from the others: other
+    weights would cost up to 3 % where noise grows, and a third of the rain in a record of daily
+    rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
-    gaps that are wider. Give such gaps a kernel of their width. Where nights, or weekends, were
-    never measured, bands are as if these were like the rest: `GapFiller` warns of them.
+    wide gaps. Give such gaps a kernel of their width. Where nights or weekends were never measured,
+    bands take them to be like the rest: `GapFiller` warns of them.
 
     References
     ----------
@@ -258,10 +270,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Itself.
         """
         fitted = copy(self)  # a fit that fails leaves this one as it was
-        fitted._fit(X, y, sample_weight, groups)
-        self.__dict__ = dict(vars(fitted))
-        if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
-            warn_caller(_NOISE_LASTS)
+        with quiet():
+            fitted._fit(X, y, sample_weight, groups)
+            self.__dict__ = dict(vars(fitted))
+            is_alone = self.leave_out is None and groups is None
+            if is_alone and self._smoother.noise_lasts(self._times):
+                warn_caller(_NOISE_LASTS)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
@@ -328,23 +342,21 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
-        X, times = frames.with_days(X)
-        X = validate_data(self, X, reset=False)
-        frames.check_times("X", times, self._times)
-        check_same_namespace(X, self, attribute="_empty", method="predict")
-        x = _columns_of("X", X)
-        found = self._smoother.predict(x, squares=bool(return_std))
-        mean = self._restore(found.mean, X.dtype)
-        if not return_std:
-            return mean
-        if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
-            warn_caller(
-                f"{beyond} of {counted(x.shape[1], 'query')} are farther outside of the samples, "
-                "in a column, than a tenth of their range and a length scale: nothing is promised "
-                "there, and bands may be far too narrow."
-            )
-        std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
-        return mean, self._restore(std, X.dtype)
+        with quiet():
+            X, times = frames.with_days(X)
+            X = validate_data(self, X, reset=False)
+            frames.check_times("X", times, self._times)
+            check_same_namespace(X, self, attribute="_empty", method="predict")
+            x = _columns_of("X", X)
+            found = self._smoother.predict(x, squares=bool(return_std))
+            mean = self._restore(found.mean, X.dtype)
+            if not return_std:
+                return mean
+            if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
+                many = f"{beyond} of {counted(x.shape[1], 'query')}"
+                warn_caller(_BEYOND.format(many))
+            std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
+            return mean, self._restore(std, X.dtype)
 
     def predict_left_out(self) -> Any:
         """Return the prediction for each sample by the samples that are not left out with it.
@@ -358,9 +370,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, (place, deviation) = self._smoother.left_out(slice(None)), self._of_samples
-        moved = (found.at_query * self._smoother.of_twins)[place] * deviation
-        return self._restore(found.mean[:, place] - moved)
+        place, deviation = self._of_samples
+        with quiet():
+            found = self._smoother.left_out(slice(None))
+            moved = (found.at_query * self._smoother.of_twins)[place] * deviation
+            return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""

@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 from warnings import catch_warnings
 
+from positional_embeddings.arrays.errors import warn_caller
 from positional_embeddings.arrays.libraries.chunked import Chunked
-from positional_embeddings.arrays.namespace import Array, drop_none, np
-from positional_embeddings.arrays.quiet import warn_caller
+from positional_embeddings.arrays.namespace import Array, drop_none, quiet
 from positional_embeddings.arrays.space import ChunkTask
 
 # Tasks whose scheduling takes dask seconds, of 0.2 ms each, and the bytes of a chunk that are
@@ -57,7 +57,7 @@ class Dask(Chunked):
 
 def _task(function: Callable[..., Array], *chunks: Array, **options: object) -> Array:
     """Call a function of chunks when dask computes, after the public call has ended."""
-    with np.errstate(all="ignore"):
+    with quiet():
         return function(*chunks, **options)
 
 
