@@ -72,7 +72,7 @@ _LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
 # smooth function grows more, and faster. Fewer places than _FEWEST_IN_LINE do not tell.
 _LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 0.2, 3.0, 3.0, 2.0
 _FEWEST_IN_LINE = 20
-_BEYOND = (
+_FAR_OUTSIDE = (
     "{} are farther outside of the samples, in a column, than a tenth of their range and a length "
     "scale: nothing is promised there, and bands may be far too narrow."
 )
@@ -354,7 +354,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 return mean
             if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
                 many = f"{beyond} of {counted(x.shape[1], 'query')}"
-                warn_caller(_BEYOND.format(many))
+                warn_caller(_FAR_OUTSIDE.format(many))
             std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
             return mean, self._restore(std, X.dtype)
 
