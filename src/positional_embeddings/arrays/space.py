@@ -279,6 +279,10 @@ class Space:
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self.xp.reshape(taken, shape)
 
+    def with_rows(self, x: Array) -> Array:
+        """Return an array whose entries along the last axis are neighbours in memory."""
+        return x
+
     # Chunks: an array of a library without them is one chunk.
 
     def chunks(self, x: Array) -> tuple[Shape, ...]:

@@ -105,6 +105,10 @@ class NumPy(Space):
         ends = [*order[:place], *[axis] * indices.ndim, *order[place + 1 :]]
         return np.transpose(taken, np.argsort(ends, stable=True))
 
+    def with_rows(self, x: Array) -> Array:
+        is_apart = x.shape[-1] > 1 and x.strides[-1] != x.itemsize
+        return np.ascontiguousarray(x) if is_apart else x
+
     # NumPy's own functions take longer for few numbers than methods of the array.
 
     def astype(self, x: Array, dtype: Dtype) -> Array:
