@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import CHUNKED, peak_memory
+from backends import peak_memory
 from positional_embeddings import (
     AbsolutePE,
     LearnedPE,
@@ -459,7 +459,7 @@ def test_vjp_of_positions_that_repeat(backend, positions, wrong, seed):
     expected = np.zeros((3, 6))
     for i, p in enumerate(positions):
         expected[:, p] += grad[:, i]
-    if backend.name in CHUNKED and not positions:
+    if backend.name == "dask" and not positions:
         return  # they do not compute with arrays that have no elements
     _, got = layer_on(backend).vjp(
         backend.array(grad, backend.wide), positions=backend.array(positions, "int32")
