@@ -108,7 +108,8 @@ PAGES = {
     ),
     "xarray": Page(
         "xarray",
-        "Encodings of coordinates and attention over named dimensions, the extra ``xarray``.",
+        "Encodings of named coordinates, the extra ``xarray``. The :doc:`guide "
+        "</guide/coordinates>` has the lines of an attention over named dimensions.",
         [Section("xarray", "xarray")],
         f"{PACKAGE}.xarray",
     ),

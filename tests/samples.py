@@ -1235,26 +1235,6 @@ CATALOGUE: dict[str, list[Call]] = {
         )
     ],
     "sklearn.SumKernel": [Call(estimators.SumKernel, TWO_KERNELS, of_kernel)],
-    "xarray.attention": [
-        Call(
-            labelled.attention,
-            {
-                "query": FEATURES,
-                "key": FEATURES,
-                "value": SERIES,
-                "dim": "t",
-                "feature_dim": "feature",
-                "mask": pe.CausalMask(),
-                "bias": None,
-                "scale": 0.5,
-                "softcap": 3.0,
-                "offset": 0,
-                "block_size": 2,
-                "fill_value": 0.0,
-            },
-            lambda array, _: array.data,
-        )
-    ],
     "xarray.encode": [
         Call(
             partial(labelled.encode, periods=3.0),

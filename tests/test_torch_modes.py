@@ -124,6 +124,7 @@ NO_USE = {
     "__version__": "a text",
     "days_since": "takes dates of NumPy",
     "describe_mask": "reads values, and returns a text",
+    "show_versions": "prints",
     "log_wavelengths": "returns numbers of NumPy",
     "octave_wavelengths": "returns numbers of NumPy",
     "spherical_truncation_error": "returns a number",
