@@ -15,9 +15,9 @@ from positional_embeddings import (
     LearnedPE,
     add_positional_encoding,
     add_positional_encoding_vjp,
-    dropout,
     sinusoidal_encoding,
 )
+from positional_embeddings.encodings.dropout import dropout
 
 
 def layer_on(backend, **options):
