@@ -114,7 +114,7 @@ class Rules(NamedTuple):
         """
         mask, bias, sinks = self.mask, self.bias, self.sinks
         sizes = {
-            "mask": mask._batch() if isinstance(mask, Mask) else batch,
+            "mask": mask._batch() if batch == 1 and isinstance(mask, Mask) else batch,
             "bias": bias._heads() if isinstance(bias, Bias) else 1,
             "sinks": 1 if sinks is None else sinks.shape[0],
         }
