@@ -10,7 +10,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions
-from positional_embeddings.attention.layout import Layout, LayoutKey, layout_of
+from positional_embeddings.attention.layout import Layout, LayoutKey, check_axis_counts, layout_of
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
@@ -76,7 +76,7 @@ class Scores(NamedTuple):
         if not self.has_reach:
             return self
         keys = self.layout.keys
-        some, every = self.reach(((0, self.layout.queries.size),))
+        some, every = self.at.reach(self.mask, ((0, self.layout.queries.size),))
         seen, is_masked = keys if some == keys.ranges else span_of(*some), some != every
         if seen is self.seen and is_masked is self.is_masked:
             return self
@@ -103,24 +103,21 @@ class Scores(NamedTuple):
         mask = self._between("mask", self.mask, queries, keys)
         if not self.at.may_be_empty:
             return mask
-        _, k = self.at.points(queries, self._of_all(keys), self.space)
+        all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
+        _, k = self.at.points(queries, all_keys, self.space)
         return mask | self.aligned("mask", k.values < 0)
 
     def bias_between(self, queries: Span, keys: Span) -> Array:
         """Return the bias, (..., query, key), or None."""
         return None if self.bias is None else self._between("bias", self.bias, queries, keys)
 
-    def _of_all(self, keys: Span) -> Span:
-        """Return keys of this part among all keys."""
-        return keys if self.keys is None else keys.shifted(self.keys[0])
-
     def _between(self, name: str, rule: Mask | Bias | Array, queries: Span, keys: Span) -> Array:
         space, layout = self.space, self.layout
-        if isinstance(rule, Mask):
-            return self.aligned(name, rule._between(queries, self._of_all(keys), self.at, space))
-        if isinstance(rule, Bias):
-            keys = self._of_all(keys)
-            return self.aligned(name, self.at.bias_between(rule, queries, keys, space))
+        if isinstance(rule, Mask | Bias):
+            all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
+            if isinstance(rule, Mask):
+                return self.aligned(name, rule._between(queries, all_keys, self.at, space))
+            return self.aligned(name, self.at.bias_between(rule, queries, all_keys, space))
         if callable(rule):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
@@ -212,6 +209,7 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
     space = space_of(**arrays, **rules.arrays())
     axes = options.axes(arrays["q"], rules.positions)
+    check_axis_counts(arrays)
     rules, options = rules.checked(space), options.checked(arrays)
     positions = rules.checked_positions(arrays, axes, space)
     at: Counted | Positions | None = None
@@ -240,4 +238,4 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     of_result = options.return_lse, options.block_size
     of_keys = layout.keys, mask is not None
     scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)
-    return scores.with_sinks(rules.sinks)
+    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)

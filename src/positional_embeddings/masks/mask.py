@@ -253,7 +253,7 @@ class Mask(WeightedLayer):
 
     def _arrays(self) -> dict[str, Array]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        arrays = [(name, getattr(self, name)) for name in self._array_names]
+        arrays = super()._arrays().items() if self._array_names else ()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _space(

@@ -97,8 +97,8 @@ class Counted(NamedTuple):
 
     def reach(self, mask: Any, queries: Ranges) -> Reach:
         """Return which keys a mask lets some queries see."""
-        reach: Reach = mask._reach(shift(queries, self.offset), self.k_len)
-        return reach
+        at = shift(queries, self.offset) if self.offset else queries
+        return mask._reach(at, self.k_len)  # type: ignore[no-any-return]
 
     def global_queries(self, mask: Any) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
