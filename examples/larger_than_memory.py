@@ -34,7 +34,7 @@ from positional_embeddings import (
 
 HEAD_SIZE, HEADS, CHUNK, WINDOW = 64, 8, 2048, 512
 CHUNK_SHAPE = (HEAD_SIZE, CHUNK, HEADS)  # features and heads whole, the sequence cut
-MASK = CausalMask() | SlidingWindowMask(WINDOW - 1, 0)
+MASK = CausalMask() | SlidingWindowMask(WINDOW - 1, None)
 CHUNK_NUMBERS = HEAD_SIZE * CHUNK * HEADS  # of each result
 
 

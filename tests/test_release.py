@@ -169,7 +169,8 @@ def test_suite_on_windows_runs_the_commands_of_the_makefile():
         "$*": "test",
         "$(CONSTRAINTS)": "constraints.txt",
         "bin/": "Scripts/",
-        " $(PYTEST)": "",
+        "$(DRAW)": re.search(r"^DRAW := (.*)$", makefile, re.MULTILINE)[1],
+        " $(PYTEST) $(ROOM:%=tests/%)": "",
     }
     for name, value in names.items():
         ours = [line.replace(name, value) for line in ours]
@@ -180,12 +181,13 @@ def test_suite_on_windows_runs_the_commands_of_the_makefile():
 def test_steps_are_shared_out_among_machines():
     jobs = parsed(".github/workflows/tests.yml")["jobs"]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    (steps,), (backends,) = (
-        re.findall(rf"^{name}=\((.*)\)$", script, re.MULTILINE) for name in ("STEPS", "BACKENDS")
+    steps, lanes, backends = (
+        re.search(rf"^{name}=\((.*)\)$", script, re.MULTILINE)[1].replace('"', "")
+        for name in ("STEPS", "LANES", "BACKENDS")
     )
     shared = " ".join(jobs["steps"]["strategy"]["matrix"]["step"]).split()
     assert sorted([*shared, "coverage"]) == sorted(
-        " ".join(backends if step == "backends" else step for step in steps.split()).split()
+        f"{lanes} {steps}".replace("backends", backends).split()
     )
     assert jobs["coverage"]["needs"] == "steps"
 

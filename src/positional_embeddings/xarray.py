@@ -10,10 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
+from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.times import dates
-from positional_embeddings.times.calendar import Duration, elapsed
-from positional_embeddings.times.dates import Dates, Times
+from positional_embeddings.times.dates import Times
 from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
 
 try:
@@ -27,16 +26,13 @@ __all__ = ["encode"]
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
 Options: TypeAlias = dict[str, Any]
 TimeZone: TypeAlias = str | tzinfo | None
-Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
+Encoding = Literal["cyclic", "fourier", "spherical"]
 
-# The options that each encoding needs, and those that have defaults. The number of features is
-# not called `dim` here.
+# The options that each encoding needs, and those that have defaults.
 _OPTIONS = {
     "cyclic": (["periods"], ["harmonics"]),
     "fourier": (["wavelengths"], ["arrangement"]),
-    "sinusoidal": (["embedding_size"], ["base", "arrangement", "unit", "origin"]),
-    "spherical": (["degree"], ["unit"]),
-    "random_fourier": (["embedding_size", "length_scale", "rng"], ["kernel"]),
+    "spherical": ([], ["degree", "unit"]),
 }
 
 
@@ -60,13 +56,11 @@ def encode(
     dim : str, or list or tuple of str
         Name of a coordinate of numbers, datetime64 or dates of cftime, of any number of dimensions:
         "time", or "lat" if it is of (y, x). For "spherical" the names of latitude and
-        longitude, and for "random_fourier" one name or more; these coordinates broadcast against
-        each other over their dimensions. Names, standard names and units of the CF conventions
-        ("degrees_north") tell latitude from longitude; if they do not, the latitude is the first.
-    encoding : str, default "cyclic"
-        "cyclic", sines and cosines of periods; "fourier", sines and cosines of wavelengths;
-        "sinusoidal", the encoding of Vaswani et al.; "spherical", spherical harmonics of places;
-        or "random_fourier", random Fourier features, whose scalar products approach a kernel.
+        longitude; these coordinates broadcast against each other over their dimensions. Names,
+        standard names and units of the CF conventions ("degrees_north") tell latitude from
+        longitude; if they do not, the latitude is the first.
+    encoding : {"cyclic", "fourier", "spherical"}, default "cyclic"
+        Sines and cosines of periods, or of wavelengths, or spherical harmonics of places.
     feature_dim : str, default "feature"
         Name of the new dimension.
     chunks : mapping, optional
@@ -87,15 +81,9 @@ def encode(
           numbers.
         - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
-        - "sinusoidal": `embedding_size`, the number of features, `base` (10,000 by default) and
-          `arrangement`. Datetimes are counted in `unit`, such as "D" for days, since `origin`,
-          1970-01-01 by default.
-        - "spherical": `degree`, and `unit`, "degrees" or "radians"; if it is not given, the
-          attribute "units" of the coordinates tells, by a text that starts with "deg" or "rad",
-          and without it they are in degrees.
-        - "random_fourier": `embedding_size`, the number of features, `length_scale`, one or one for
-          each coordinate (spans of time for datetimes), `rng`, an integer seed, and `kernel`,
-          "gaussian" (default), "matern" or "laplace".
+        - "spherical": `degree` (6 by default), and `unit`, "degrees" or "radians"; if it is not
+          given, the attribute "units" of the coordinates tells, by a text that starts with "deg" or
+          "rad", and without it they are in degrees.
         - All: `dtype`, the real floating-point dtype of the result. If None, the dtype of the
           coordinate, or float64 for integers and datetimes.
 
@@ -103,9 +91,9 @@ def encode(
     -------
     xarray.DataArray
         Features along `feature_dim`, first, and the dimensions of the coordinate after it,
-        with all coordinates that these have. Labels such as ``"time_sin_24h_2"`` tell
-        coordinate, function, period (or wavelength, or number of the frequency) and harmonic,
-        which is left out if a period has only one; labels of "spherical" are degree and order.
+        with all coordinates that these have. Labels such as ``"time_sin_day_2"`` tell
+        coordinate, function, period (or wavelength) and harmonic, which is left out if a period has
+        only one; labels of "spherical" are degree and order.
 
     Raises
     ------
@@ -130,8 +118,8 @@ def encode(
     >>> features.sizes
     Frozen({'feature': 6, 'time': 8})
     >>> print(*features.feature.values[:4])
-    time_sin_24h_1 time_cos_24h_1 time_sin_24h_2 time_cos_24h_2
-    >>> features.sel(feature="time_sin_24h_1").values.round(2)
+    time_sin_day_1 time_cos_day_1 time_sin_day_2 time_cos_day_2
+    >>> features.sel(feature="time_sin_day_1").values.round(2)
     array([ 0.,  1.,  0., -1.,  0.,  1.,  0., -1.])
 
     Places on a grid:
@@ -217,16 +205,7 @@ def _plan(
     for name in needed:
         if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
-    if "embedding_size" in options:
-        is_even = encoding == "random_fourier"
-        size = options.pop("embedding_size")
-        options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
-    of_numbers = {}
-    if encoding == "sinusoidal":
-        of_numbers = {name: options.pop(name, None) for name in ("unit", "origin")}
-        if coordinates[0].dtype.kind in "MO" and of_numbers["unit"] is None:
-            raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
-    read = _reader(coordinates[0], time_zone, **of_numbers)
+    read = _reader(coordinates[0], time_zone)
     if encoding == "spherical":
         options["argument"] = "dim"
         if options.get("unit") is None:
@@ -259,7 +238,7 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
             raise wrong_type("dim", "be the names of latitude and longitude", shown(dim))
-    elif is_pair and encoding != "random_fourier":
+    elif is_pair:
         raise wrong_type("dim", f"be one name for {encoding!r}", shown(dim))
     coordinates = []
     for name in dim if is_pair else [dim]:
@@ -289,23 +268,17 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     return coordinates
 
 
-def _reader(
-    coordinate: xr.DataArray, time_zone: TimeZone, unit: Duration = None, origin: Dates = None
-) -> Read:
+def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
     """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
     zone, model = dates.time_zone_of(time_zone), dates.model_of(coordinate)
-    for option, value in drop_none(unit=unit, origin=origin, time_zone=zone).items():
-        if coordinate.dtype.kind not in "MO" or (model is not None and option == "time_zone"):
-            what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
-            raise wrong_value(option, what, shown(value))
-    start = dates.origin_of("1970-01-01" if origin is None else origin, model)
+    if zone is not None and (coordinate.dtype.kind not in "MO" or model is not None):
+        what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
+        raise wrong_value("time_zone", what, shown(zone))
 
     def read(x: Array) -> Column:
         if x.dtype.kind not in "MO":
             return x
         utc = wall = dates.utc_of("x", x)
-        if unit is not None:
-            return elapsed(utc, start, unit)
         if zone is not None:
             in_utc = xr.IndexVariable("time", utc.ravel()).to_index().tz_localize("UTC")
             wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)

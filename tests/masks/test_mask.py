@@ -178,15 +178,6 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     np.testing.assert_array_equal(shown(seen.seen_by_all, n), visible.all(axis=(0, 2)))
 
 
-@pytest.mark.complete
-@pytest.mark.parametrize("name", MASKS)
-def test_masks_made_of_numbers_say_so(name):
-    """`_is_fixed` lets an attention know them again, and is wrong of what may change."""
-    samples = MASKS[name].values
-    is_fixed = all(isinstance(x, int | tuple | None) for one in samples for x in one.values())
-    assert [getattr(pe, name)(**one)._is_fixed for one in samples] == [is_fixed] * len(samples)
-
-
 @given(data=st.data(), n=st.integers(1, 12))
 def test_key_ranges_of_dilation_and_segments(data, n):
     """One range from the first to the last key of each document, or of all keys."""

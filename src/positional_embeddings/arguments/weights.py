@@ -41,9 +41,9 @@ class WeightedLayer(checks.CheckedLayer):
         return {name: getattr(self, name) for name in self._array_names}
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for copies and pickles, without what is known of calls."""
+        """Return the fields for copies and pickles, without the plans of calls."""
         state = dict(vars(self))
-        return state | {"_known": {}} if "_known" in state else state
+        return state | {"_plans": {}} if "_plans" in state else state
 
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and not f.metadata.get("weight"))  # type: ignore[arg-type]

@@ -84,26 +84,16 @@ class Scores(NamedTuple):
 
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
-        if sinks is None:
-            return self
-        sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
-        return self._replace(sinks=self.layout.align_mask_or_bias("sinks", sinks, self.space))
+        if sinks is not None:
+            sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
+            sinks = self.layout.align_mask_or_bias("sinks", sinks, self.space)
+        return self if sinks is self.sinks else self._replace(sinks=sinks)
 
-    def without_sinks(self) -> "Scores":
-        """Return the same scores without the key that has no value."""
-        return self if self.sinks is None else self._replace(sinks=None)
-
-    def with_arrays(self, rules: Rules) -> "Scores":
-        """Return the same scores, with arrays for the mask, and for a bias of numbers alone.
-
-        These are the mask and the bias of all queries and the keys that are seen.
-        """
-        arrays, pairs = {}, (self.layout.queries, self.seen)
-        if self.is_masked:
-            arrays["mask"] = self.mask_between(*pairs)
-        if rules.bias is not None and rules.bias._is_fixed:
-            arrays["bias"] = self.bias_between(*pairs)
-        return self._replace(**arrays) if arrays else self
+    def with_arrays(self) -> "Scores":
+        """Return the same scores, with arrays for the mask and the bias of all that is seen."""
+        pairs = self.layout.queries, self.seen
+        mask = self.mask_between(*pairs) if self.is_masked else self.mask
+        return self._replace(mask=mask, bias=self.bias_between(*pairs), empty=None)
 
     def mask_between(self, queries: Span, keys: Span) -> Array:
         """Return the mask, (..., query, key), or None."""

@@ -261,8 +261,8 @@ class LearnedPE(weights.WeightedLayer):
         Returns
         -------
         LearnedPE
-            A new layer with the interpolated table. In a grid, a number that is not finite leaves
-            none that is finite to its feature.
+            A new layer with the interpolated table. In a grid, a feature with a number that is not
+            finite has no finite numbers left.
 
         Raises
         ------

@@ -71,9 +71,8 @@ def sinusoidal_encoding(
     ----------
     positions : array
         Integer or real positions of any shape, sign and order; real ones beyond 2**63
-        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: from there
-        on integers are missing. Not checked are values that cannot be read, in a trace, lazy or
-        on a GPU: these are taken as they are.
+        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: beyond, integers
+        are missing. Values in a trace, lazy or on a GPU are not checked.
     dim : int
         Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
         with zeros if `endpoint` is True.

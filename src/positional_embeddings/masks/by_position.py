@@ -26,8 +26,6 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 class _WindowMask(Mask):
     """Base of masks that hide the keys outside a window around each query."""
 
-    _is_fixed = True
-
     def _hides(self, q: Points, k: Points) -> Array:
         return hides_outside(q, k, self._window())
 
@@ -38,7 +36,7 @@ class _WindowMask(Mask):
         return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class CausalMask(_WindowMask):
     """A query sees its own position and earlier ones.
 
@@ -75,7 +73,7 @@ class CausalMask(_WindowMask):
         return ALL_KEYS, -1 if self.mask_diagonal else 0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SlidingWindowMask(_WindowMask):
     """A query sees a window around its position.
 
@@ -139,7 +137,7 @@ class SlidingWindowMask(_WindowMask):
         return ALL_KEYS if left is None else left, ALL_KEYS if right is None else right
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class ChunkedMask(Mask):
     """A query sees the keys of its own chunk.
 
@@ -172,8 +170,6 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    _is_fixed = True
-
     def _hides(self, q: Points, k: Points) -> Array:
         xp, size = q.space.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
@@ -185,7 +181,7 @@ class ChunkedMask(Mask):
         return Reach(some, some if first == last else ())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class DilatedMask(Mask):
     """A query sees every `step`-th position, counted from its own.
 
@@ -215,8 +211,6 @@ class DilatedMask(Mask):
     """
 
     step: _Size
-
-    _is_fixed = True
 
     def _hides(self, q: Points, k: Points) -> Array:
         xp, step = q.space.xp, min(self.step, q.largest)
@@ -253,8 +247,8 @@ class GlobalMask(Mask):
     TypeError
         If `indices` are not integers.
     ValueError
-        If one is negative, where it can be read, or they do not have one axis. A device is not
-        waited for, to read them.
+        If they do not have one axis, or one is negative, where it can be read. Indices on a
+        device are not read.
 
     References
     ----------
@@ -312,7 +306,7 @@ class GlobalMask(Mask):
         return self._ranges or ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class NeighbourhoodMask(Mask):
     """A token of a grid sees the tokens around it.
 
@@ -351,8 +345,6 @@ class NeighbourhoodMask(Mask):
 
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
-
-    _is_fixed = True
 
     def __post_init__(self) -> None:
         window: Any = self.window

@@ -38,9 +38,9 @@ class Mask(WeightedLayer):
     Examples
     --------
     >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
-    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask = CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask
-    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask.dense(5).shape
     (5, 5, 2)
     >>> mask.key_ranges(4, 5, k_len=5)
@@ -51,9 +51,6 @@ class Mask(WeightedLayer):
 
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
-
-    # Whether it is made of numbers alone: of no array and no function, which may change.
-    _is_fixed = False
 
     def __init__(self, *_: object, **__: object) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
@@ -152,7 +149,7 @@ class Mask(WeightedLayer):
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return which keys some queries can see at most.
+        """Return the ranges of keys that some queries may see.
 
         Nothing is read from a device, and nothing is computed early: the answer is all keys
         if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
@@ -188,22 +185,6 @@ class Mask(WeightedLayer):
     def __reduce__(self) -> Any:
         # A new one, whose arrays nobody can write to.
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
-
-    # An attention looks a mask up in each call: without arrays that takes a microsecond.
-
-    def _value(self) -> Any:
-        """Return what the mask is made of now, None if that is long, or not known."""
-        return self if self._is_fixed else None
-
-    def __eq__(self, other: object) -> bool:
-        if self._is_fixed and type(other) is type(self):
-            return vars(self) == vars(other)
-        return super().__eq__(other)
-
-    def __hash__(self) -> int:
-        if self._is_fixed:
-            return hash((type(self), *vars(self).values()))
-        return super().__hash__()
 
     def __or__(self, other: object) -> Any:
         return _combined(AnyMask, self, other)
@@ -305,7 +286,7 @@ class Mask(WeightedLayer):
         return self._hides(q, Points(keys, space, k_len))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class _Combined(Mask):
     """Base of masks that are made of others."""
 
@@ -333,20 +314,11 @@ class _Combined(Mask):
         sizes = {mask._batch() for mask in self.masks} - {1}
         return next(iter(sizes - {None} or sizes), 1)
 
-    @property
-    def _is_fixed(self) -> bool:  # type: ignore[override]
-        # JAX compares masks whose leaves it has taken out.
-        return all(mask._is_fixed for mask in self.masks or ())
-
-    def _value(self) -> Any:
-        values = [mask._value() for mask in self.masks]
-        return None if any(value is None for value in values) else (type(self), *values)
-
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AnyMask(_Combined):
     """What any of some masks hides: the result of ``|``."""
 
@@ -376,7 +348,7 @@ class AnyMask(_Combined):
         return " | ".join(map(repr, self.masks))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AllMask(_Combined):
     """What all of some masks hide: the result of ``&``."""
 
@@ -391,7 +363,7 @@ class AllMask(_Combined):
         return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class NotMask(_Combined):
     """What a mask does not hide: the result of ``~``."""
 
@@ -414,7 +386,7 @@ class NotMask(_Combined):
 class FunctionMask(Mask):
     """A mask from a function of positions.
 
-    It is asked block by block, and may hide anything: no key is passed over.
+    It is evaluated block by block. No keys are skipped, since any may be seen.
 
     Parameters
     ----------
@@ -471,11 +443,11 @@ def frozen_integers(array: Array) -> Array:
 def integers_of_list(name: str, numbers: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = np.asarray(numbers, dtype=None if len(numbers) else np.int64)
+        array: HostArray = np.asarray(numbers)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(numbers)) from None
-    return array
+    return array if array.size else array.astype(np.int64)
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:

@@ -12,7 +12,6 @@ except ImportError as error:
 from positional_embeddings.sklearn.encoder import PositionalEncoder
 from positional_embeddings.sklearn.gap_filler import GapFiller
 from positional_embeddings.sklearn.kernels import (
-    CompactKernel,
     GaussianKernel,
     MaternKernel,
     PeriodicKernel,
@@ -24,7 +23,6 @@ from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 __all__ = [
     "AttentionRegressor",
-    "CompactKernel",
     "GapFiller",
     "GaussianKernel",
     "MaternKernel",

@@ -53,6 +53,7 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
         if kind not in ("dates", "spans", "numbers"):
             first = next(value for value in column if not dates.is_missing(value))
             hint = dates.remedy_for(first)
+            hint = hint or " Encode categories on their own, as by OneHotEncoder of scikit-learn."
             raise wrong_type(place, "hold numbers or dates", kind, hint)
         columns.append((place, kind, column))
     return columns
