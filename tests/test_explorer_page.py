@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.cli.rope import float32_angle_errors
+from oracles import float32_angle_errors
 from positional_embeddings.models.configuration import read_config
 from positional_embeddings.models.hf_config import Model
 

@@ -12,14 +12,13 @@ from positional_embeddings import (
     CausalMask,
     KVCache,
     PaddingMask,
-    SlidingWindowMask,
     T5Bias,
     attention_weights,
     create_causal_mask,
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import attention, blocks, softmax
+from positional_embeddings.attention import blocks, softmax
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -368,51 +367,6 @@ def test_few_scores_of_large_keys_come_at_once(monkeypatch):
         assert len(in_blocks) == expected_blocks
 
 
-@pytest.fixture
-def known(monkeypatch):
-    """Return what calls keep for calls of the same form."""
-    found: dict[object, object] = {}
-    monkeypatch.setattr(attention, "_kept_calls", found)
-    return found
-
-
-def test_a_call_of_a_known_form_takes_its_own_arrays_and_mask(known):
-    rng, shape = np.random.default_rng(0), (1, 2, 4, 3)
-    axes = {"feature_axis": -1, "seq_axis": -2}
-    for left in (None, 0, 1, 0, None):
-        for _ in range(2):  # the second mask may have the identity of the first
-            mask = CausalMask() if left is None else CausalMask() | SlidingWindowMask(left, 0)
-            q, k, v = (numbers(rng, *shape) for _ in "qkv")
-            i, j = np.indices((4, 4))
-            hidden = (j > i) if left is None else (j > i) | (j < i - left)
-            expected, _ = oracles.attention(
-                *(x[0].transpose(2, 1, 0) for x in (q, k, v)), hidden[..., None] & [True, True]
-            )
-            got = scaled_dot_product_attention(q, k, v, mask=mask, **axes)
-            np.testing.assert_allclose(got[0].transpose(2, 1, 0), expected, atol=1e-12)
-    assert 0 < len(known) <= 10
-
-
-def test_a_call_of_a_known_form_is_checked_as_the_first(known):
-    q, k, v = (np.ones((3, 2)) for _ in "qkv")
-    scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
-    assert len(known) == 1
-    wrong = [
-        {"enable_gqa": 1, "scale": 1.0},
-        {"enable_gqa": True, "scale": True},
-        {"enable_gqa": True, "scale": 1.0, "offset": 0},
-        {"enable_gqa": True, "scale": 1.0, "key_positions": np.arange(2)},
-        {"enable_gqa": True, "scale": 1.0, "feature_axis": False},
-    ]
-    for options in wrong:
-        with pytest.raises((TypeError, ValueError)):
-            scaled_dot_product_attention(q, k, v, **options)
-    with pytest.raises(TypeError, match="dtype of `q`"):
-        scaled_dot_product_attention(q, k.astype("float32"), v, enable_gqa=True, scale=1.0)
-    assert len(known) == 1
-
-
-@pytest.mark.usefixtures("known")
 def test_what_may_change_is_read_by_each_call():
     """The weights of a bias, and arrays as masks, biases, sinks and positions."""
     q, k, v = (numbers(np.random.default_rng(i), 4, 3, 2) for i in range(3))
@@ -431,38 +385,6 @@ def test_what_may_change_is_read_by_each_call():
         array[...] = np.arange(array.size)[::-1].reshape(array.shape) % 5
         after = scaled_dot_product_attention(q, k, v, **options)
         assert not np.allclose(before, after)
-
-
-def test_a_form_is_of_plain_arrays_rules_and_options(known):
-    q = np.ones((2, 3))
-    others = [
-        ((q, q, q.view(Plain)), {}),
-        ((q, q, q), {"mask": np.zeros((3, 3), bool)}),
-        ((q, q, q), {"bias": np.zeros((3, 3))}),
-        ((q, q, q), {"positions": np.arange(3), "mask": CausalMask()}),
-        ((q, q, q), {"offset": 0, "mask": CausalMask()}),
-        ((q, q, q), {"scale": np.float64(1.0)}),
-    ]
-    for arrays, options in others:
-        scaled_dot_product_attention(*arrays, **options)
-        assert not known
-
-
-class Plain(np.ndarray):
-    """A subclass of NumPy's array, whose operations may be others."""
-
-
-def test_little_is_kept(known):
-    """Few calls, and of these no large masks."""
-    for n in range(1, 100):
-        scaled_dot_product_attention(np.ones((1, 1)), np.ones((1, n)), np.ones((1, n)))
-    assert len(known) == 64
-    known.clear()
-    long = np.ones((1, 1024), "float32")
-    tracemalloc.start()
-    scaled_dot_product_attention(long, long, long, mask=CausalMask())
-    assert tracemalloc.get_traced_memory()[0] < 2**17  # the mask alone takes 2**20 bytes
-    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])

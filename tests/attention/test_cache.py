@@ -24,6 +24,7 @@ from positional_embeddings import (
     PrefixMask,
     SegmentMask,
     SlidingWindowMask,
+    T5Bias,
     attention_weights,
     scaled_dot_product_attention,
 )
@@ -272,7 +273,7 @@ def test_nobody_writes_to_a_cache():
 
 
 def test_lengths_of_a_library_decide_on_positions(backend):
-    if backend.name in ("dask", "cubed"):
+    if backend.name == "dask":
         with pytest.raises(TypeError, match="`lengths` must be a list or an array in memory"):
             KVCache(capacity=8, lengths=backend.array([3, 4]))
         return
@@ -324,6 +325,46 @@ def test_a_step_knows_no_calls_with_arrays_for_masks_or_numbers_of_arrays():
         got = scaled_dot_product_attention(q, k, v, scale=scale, positions=step)
         expected, _ = oracles.attention(q, k, v, scale=float(scale))
         np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_a_step_asks_a_mask_and_a_bias_once_for_all_layers():
+    """A mask by its value, a bias by itself; what cannot be compared is asked in each call."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 2))
+    asked, table = [], np.zeros((32, 2))
+
+    def later(q_pos, k_pos):
+        asked.append(q_pos)
+        return k_pos > q_pos
+
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, q_pos, k_pos):
+            return later(q_pos, k_pos)
+
+    cache = KVCache.empty(1, 5)
+    for function, count in ((later, 3), (Unhashable(), 4), (later, 3)):
+        _, step = cache.step(5)  # which asks anew
+        asked.clear()
+        for bias in (None, T5Bias(2, embeddings=table), None, T5Bias(2, embeddings=table)):
+            table += np.arange(64.0).reshape(32, 2)
+            mask = FunctionMask(function)
+            options = {"bias": bias, "positions": step}
+            got = scaled_dot_product_attention(q, k, v, mask=mask, **options)
+            options = {"bias": None if bias is None else bias(5)}
+            alone = scaled_dot_product_attention(q, k, v, mask=CausalMask(), **options)
+            np.testing.assert_allclose(got, alone, atol=1e-12)
+        assert len(asked) == count
+
+
+def test_options_that_are_equal_are_of_their_types_in_each_call_of_a_step():
+    x, (_, step) = np.ones((1, 2)), KVCache.empty(1, 2).step(2)
+    scaled_dot_product_attention(x, x, x, scale=1.0, positions=step)
+    for wrong in ({"scale": True}, {"enable_gqa": 0}, {"scale": 1.0, "feature_axis": False}):
+        with pytest.raises(TypeError):
+            scaled_dot_product_attention(x, x, x, positions=step, **wrong)
+    with pytest.raises(TypeError, match="dtype of `q`"):
+        scaled_dot_product_attention(x, x.astype("float32"), x, scale=1.0, positions=step)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.attention import attention, cublas, cupy_kernels, on_cupy
+from positional_embeddings.attention import cublas, cupy_kernels, on_cupy
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, KEYS, HEAD = 4, 7, 3
@@ -254,7 +254,6 @@ def on_device(backend, monkeypatch):
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(NumPy, "compiles_kernels", True)
-        monkeypatch.setattr(attention, "_kept_calls", {})
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":

@@ -12,11 +12,11 @@ from positional_embeddings import (
     RoPE,
     SegmentMask,
     TokenEmbedding,
-    dropout,
 )
 from positional_embeddings.arguments.weights import embedding_lookup, truncated_normal
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.encodings.dropout import dropout
 
 
 def options_on(backend):
@@ -136,9 +136,9 @@ def test_layers_are_equal_if_they_hold_the_same():
 def test_copies_are_without_what_is_known_of_calls():
     _, step = KVCache.empty(1, 4).step(1)
     step.store(np.zeros((2, 4, 1)), np.ones((2, 1, 1)))
-    assert step._known
+    assert step._plans
     for same in (copy.copy(step), pickle.loads(pickle.dumps(step))):
-        assert same._known == {}
+        assert same._plans == {}
     for layer in (TokenEmbedding(2, 3, rng=0), RoPE(4, 2)):
         assert vars(copy.copy(layer)).keys() == vars(layer).keys()
 

@@ -5,7 +5,6 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -42,16 +41,15 @@ class WeightedLayer(checks.CheckedLayer):
         return {name: getattr(self, name) for name in self._array_names}
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for copies and pickles, without what is known of calls."""
+        """Return the fields for copies and pickles, without the plans of calls."""
         state = dict(vars(self))
-        return state | {"_known": {}} if "_known" in state else state
+        return state | {"_plans": {}} if "_plans" in state else state
 
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and not f.metadata.get("weight"))  # type: ignore[arg-type]
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
-@public
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> Space:
@@ -82,10 +80,11 @@ def set_weights(
         dtype = checks.float_dtype(dtype, space.xp.float32, space)
         for name, shape in shapes.items():
             # Also for given arrays, so that a seed draws each array the same whatever is given.
-            drawn = draw(generator, shape)
-            if name not in given:
-                array = space.xp.asarray(drawn, dtype=dtype, device=device)
-                checks.set_fields(layer, **{name: array})
+            with namespace.quiet():
+                drawn = draw(generator, shape)
+                if name not in given:
+                    array = space.xp.asarray(drawn, dtype=dtype, device=device)
+                    checks.set_fields(layer, **{name: array})
     is_default = not given and space.xp is np and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)

@@ -7,7 +7,7 @@ from operator import index
 from sys import getsizeof
 from typing import Any, TypeVar
 
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
 from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")
@@ -101,6 +101,24 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
         return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
 
     return once(_constants, key, find)
+
+
+def form_of(*arrays: Any) -> tuple[Any, ...] | None:
+    """Return shapes and dtypes of arrays of NumPy, or None, by which a plan is known.
+
+    It is None if one of them is something else, or PyTorch compiles.
+    """
+    if is_compiling():
+        return None
+    form: list[Any] = []
+    for array in arrays:
+        if type(array) is np.ndarray:
+            form += array.shape, array.dtype
+        elif array is None:
+            form.append(None)
+        else:
+            return None
+    return tuple(form)
 
 
 def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:

@@ -1,17 +1,16 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import whole_span
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import keep
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
+from positional_embeddings.arrays.kept import form_of, keep
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
+    all_seen,
     at_once,
     blocks,
     dask_chunks,
@@ -76,7 +75,7 @@ def scaled_dot_product_attention(
         NaN or infinite; the output of a query that may attend to no key is zero. If None, each
         query sees all keys: a decoder needs ``CausalMask()``.
 
-        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
+        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, None)``, fits any layout. Keys
           that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
           to others by ``|``, are gathered: time and memory grow as its lists.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
@@ -111,16 +110,14 @@ def scaled_dot_product_attention(
         positions of the queries if only `positions` are given. Where positions of several documents
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it evaluates a mask or a bias of few scores once for all layers, unless an array or a
-        function is in it. If the cache is a ring, a query sees no more than the ring keeps for it.
-        An array and a function for `mask` or `bias` do not depend on positions: with a step a
-        function is an error, and so is an array unless indices are positions: without padding,
-        without a ring, and for the keys that `store` returns.
+        it evaluates equal masks and biases once for all layers, with the arrays and functions in
+        them. If the cache is a ring, a query sees no more than the ring keeps for it. An array and
+        a function for `mask` or `bias` go by indices, not by positions: with a step a function is
+        an error, and so is an array where its indices are no positions, as with padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks. All are computed at once where a library without loops computes later, and no
-        `Mask` leaves out keys.
+        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
     enable_gqa : bool, default False
         Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
         it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
@@ -174,8 +171,8 @@ def scaled_dot_product_attention(
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
-    is sharded over devices gathers it: a `block_size` of all queries and keys has none.
+    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
+    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
 
     With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
     `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
@@ -187,8 +184,8 @@ def scaled_dot_product_attention(
 
     With a mask, a bias or positions, a query that attends to a key or a value that is not finite
     gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value is
-    in the output of its feature, with a weight of 0 as NaN, a score of minus infinity has no
+    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
+    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
     weight, and a query with no other score gets zeros.
 
     References
@@ -199,9 +196,17 @@ def scaled_dot_product_attention(
 
     Examples
     --------
-    A query that matches the first key three times as well as the second:
+    Three axes are features first, (head, seq, heads * batch). Name the axes of (batch, seq, head):
 
     >>> import numpy as np
+    >>> x = np.cos(np.arange(64.0 * 5 * 8)).reshape(64, 5, 8)
+    >>> first = scaled_dot_product_attention(x, x, x)
+    >>> last = scaled_dot_product_attention(x.T, x.T, x.T, feature_axis=-1, seq_axis=-2)
+    >>> bool(np.all(abs(last.T - first) < 1e-12))
+    True
+
+    A query that matches the first key three times as well as the second:
+
     >>> q, k = np.ones((1, 1)), np.log([[3.0, 1.0]])
     >>> v = np.asarray([[0.0, 8.0]])
     >>> scaled_dot_product_attention(q, k, v).round(2)
@@ -213,7 +218,7 @@ def scaled_dot_product_attention(
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> x = np.ones((2, 4096))
-    >>> mask = CausalMask() | SlidingWindowMask(255, 0)
+    >>> mask = CausalMask() | SlidingWindowMask(255, None)
     >>> scaled_dot_product_attention(x, x, x, mask=mask).shape
     (2, 4096)
 
@@ -230,32 +235,10 @@ def scaled_dot_product_attention(
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    if way is at_once.attend and scores.is_plain and scores.space.xp is np:
-        output = _attend_to_seen(scores, q, k, v)
-        if output is not None:
-            return output
-    return attend_by_scores(scores, way, q, k, v)
-
-
-def _attend_to_seen(scores: Scores, q: Array, k: Array, v: Array) -> Any:
-    """Return what queries attend to that see all seen keys, None if it is not finite."""
-    space, layout, seen = scores.space, scores.layout, scores.seen
-    if not layout.is_in_order:
-        q, k, v = layout.rows((q, k, v), space)
-    if seen is not layout.keys:
-        k, v = seen.take(k, -2, space), seen.take(v, -2, space)
-    output = space.attend(q, k, v, scores.scale)
-    if output is None or layout.is_in_order:
-        return output
-    return layout.restored(output, output.dtype, space)
-
-
-def attend_by_scores(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
-    """Return what `attend` does, by all that makes the scores."""
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):
         output, lse = way(scores, *layout.rows((q, k, v), space))
-    output = layout.restored(output, q.dtype, space)
+        output = layout.restored(output, q.dtype, space)
     return (output, layout.lse(lse, space)) if scores.with_lse else output
 
 
@@ -355,101 +338,61 @@ def attention_weights(
         way: Any = on_cupy if space.compiles_kernels else at_once
         way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
-    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-# What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
-# token to 16 keys.
-_kept_calls: dict[Any, Prepared] = {}
-
-# Types of numbers and options by which a call is known.
+# Types of numbers and options by which a step knows a call again: True is not 1.
 _PLAIN_TYPES = {type(None), bool, int, float}
 
 
 def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
     """Check a call, and return its scores and the way to compute.
 
-    Calls of NumPy's arrays are known again by their form. Masks and biases are evaluated in each
-    call. Within a step of a cache, what those without arrays and functions give is kept, and from
-    step to step all that does not depend on the number of keys.
+    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
     """
-    key: Any = _key(q, k, v, rules, options)
-    step = rules.positions if isinstance(rules.positions, KVStep) else None
-    kept: dict[Any, Any] | None = _kept_calls
-    of_steps: _ScoresOfSteps | None = None
-    if step is not None:
-        kept, (forms, form) = step._known, step._forms(key)
-        of_steps = (forms or {}).get(form)
-        key = (of_steps, k.shape) if of_steps else key
-    known: Prepared | None = (kept or {}).get(key)
-    if known is not None:
-        scores, way = known
-        if not (rules.mask is None or rules.mask._is_fixed):
-            scores = scores._replace(mask=rules.mask)
-        return scores.with_sinks(rules.sinks), way
-    if step is not None and of_steps is not None:
-        scores = of_steps.at(step, q, k).with_sinks(rules.sinks)
-    else:
-        scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
-        if step is not None and forms is not None:
-            of_steps = _ScoresOfSteps(scores.without_sinks())
-            keep(forms, form, of_steps)
-            key = of_steps, k.shape
-    way = choose(scores, q, k, v)
-    if step is not None and key and way is at_once.attend:
-        scores = scores.with_arrays(rules)
-    keep(kept, key, (scores.without_sinks(), way))
-    return scores, way
+    step = rules.positions
+    if not isinstance(step, KVStep):
+        return _found(q, k, v, rules, options)
+    form = _form(q, k, v, rules, options)
+    plan: Prepared | None = (step._plans or {}).get(form)
+    if plan is None:
+        scores, way = _found(q, k, v, rules, options)
+        if form is not None and way is at_once.attend:
+            scores = scores.with_arrays()
+        plan = scores.with_sinks(None), way
+        keep(step._plans, form, plan)
+    scores, way = plan
+    return scores.with_sinks(rules.sinks), way
 
 
-@dataclass(frozen=True, eq=False)
-class _ScoresOfSteps:
-    """The scores of a call in steps of a cache whose slots are positions.
+def _found(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
+    """Check a call, and find its scores and the way to compute."""
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+    return scores, choose(scores, q, k, v)
 
-    A step knows its own by this object, so that a mask is looked up once.
+
+def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
+    """Return what a step knows a call by, None if another such call may differ.
+
+    A mask of numbers is known by its value, a bias by itself.
     """
-
-    scores: Scores
-
-    def at(self, step: KVStep, q: Array, k: Array) -> Scores:
-        """Return the scores in a step."""
-        scores = self.scores
-        seq = scores.layout.seq
-        at = step._places_of(q, k, seq, scores.space)
-        at._check(scores.mask, scores.space)
-        keys = whole_span(k.shape[seq])
-        layout = scores.layout._replace(keys=keys)
-        return scores._replace(layout=layout, offset=at.first or 0, seen=keys).with_seen_keys()
-
-
-def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
-    """Return what a call is known by, None if another such call may differ.
-
-    A mask is known by its value, which is read anew if it has lengths, and so is a bias without
-    arrays and functions. In a step another bias is known by its `id`: what is kept holds it, until
-    the step ends.
-    """
-    step, mask, bias, sinks = rules.positions, rules.mask, rules.bias, rules.sinks
+    mask, bias = rules.mask, rules.bias
     plain = rules.scale, rules.softcap, *options
-    types = tuple(map(type, plain))
+    arrays, types = form_of(q, k, v, rules.sinks), tuple(map(type, plain))
     if not (
-        type(q) is type(k) is type(v) is np.ndarray
+        arrays is not None
         and rules.offset is rules.key_positions is None
-        and (sinks is None or type(sinks) is np.ndarray)
         and _PLAIN_TYPES.issuperset(types)
-        and (step is None or isinstance(step, KVStep))
         and (mask is None or isinstance(mask, Mask))
-        and (bias is None or (isinstance(bias, Bias) and (bias._is_fixed or step)))
+        and (bias is None or isinstance(bias, Bias))
     ):
         return None
-    if not (mask is None or mask._is_fixed):
-        mask = None if step else mask._value()
-        if mask is None:
-            return None
-    if not (bias is None or bias._is_fixed):
-        bias = id(bias)
-    of_sinks = None if sinks is None else (sinks.dtype, sinks.shape)
-    return k.shape, v.shape, q.dtype, q.shape, k.dtype, v.dtype, of_sinks, mask, bias, types, *plain
+    form = arrays, mask, bias, id(bias), types, plain
+    try:
+        hash(form)
+    except TypeError:  # of what a function of the user is
+        return None
+    return form
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
@@ -473,7 +416,7 @@ def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
         jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     )
     if block_size is None and is_few:
-        return at_once.attend
+        return all_seen.attend if scores.is_plain else at_once.attend
     if is_traced:
         # Without a loop a sharded sequence stays so.
         is_one_block = jax_scan.block_size(scores) >= max(q_len, k_len)

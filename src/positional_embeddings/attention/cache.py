@@ -5,13 +5,12 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import keep, once
+from positional_embeddings.arrays.kept import form_of, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -21,12 +20,11 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.quiet import is_compiling
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
 from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Moves, Stored
-from positional_embeddings.masks.mask import Mask, frozen_integers
+from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
@@ -69,8 +67,8 @@ class KVCache(_Value):
     `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
     of these what the mask lets it see.
 
-    Each step stores its tokens after the last ones. To go on from an earlier cache in the same
-    buffers, `rewind` it, by 0 if it is the one to go on from.
+    Each step stores its tokens after the last ones. To continue an earlier cache in the same
+    buffers, `rewind` it by 0.
 
     Parameters
     ----------
@@ -226,7 +224,6 @@ class KVCache(_Value):
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
-    @answered  # integers give no warnings, and it is called for each token
     def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
 
@@ -384,14 +381,14 @@ class KVCache(_Value):
         of_queries, of_keys = map(frozen_integers, rows)
         step = object.__new__(KVStep)
         of_both = {"positions": of_queries, "key_positions": of_keys}
-        checks.set_fields(step, **of_both, _cache=self, _known={}, **fields)
+        checks.set_fields(step, **of_both, _cache=self, _plans={}, **fields)
         return step
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
 
-        A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
-        from an earlier cache.
+        Steps of the result may overwrite later tokens in the buffers. Rewind an earlier cache by 0
+        to continue it.
 
         Parameters
         ----------
@@ -523,8 +520,8 @@ class KVStep(_Value):
     _source: Array = field(init=False, metadata={"weight": True})
     # What the host knows of the positions.
     _on_host: OnHost | None = field(default=None, init=False, compare=False)
-    # What is known of calls with arrays of NumPy.
-    _known: dict[Any, Any] | None = field(default=None, init=False, compare=False)
+    # What moves, and what attends, by the forms of calls with arrays of NumPy.
+    _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
     # The lengths after the step, where what is stored in buffers can be followed.
     _after: HostArray | None = field(default=None, init=False, compare=False)
 
@@ -532,7 +529,6 @@ class KVStep(_Value):
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
-    @answered  # it computes nothing, and is called twice for each layer
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
@@ -576,11 +572,10 @@ class KVStep(_Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
-        return self._store(buffer, new)
+        return self._moved(buffer, new, self._moves(buffer, new))
 
-    def _store(self, buffer: Array, new: Array) -> tuple[Any, Any]:
-        """Do what `store` does, without asking whether the call fits: twice for each layer."""
-        moves = self._moves(buffer, new)
+    def _moved(self, buffer: Array, new: Array, moves: Moves) -> tuple[Any, Any]:
+        """Do what `store` does, by the plan of what moves."""
         written: Array = buffer
         joined: Array = None
         space = moves.axes.space
@@ -604,29 +599,25 @@ class KVStep(_Value):
         return slots, keys
 
     def _moves(self, buffer: Array, new: Array) -> Moves:
+        """Return what to write to a buffer and what to read of it, as the plan of their form."""
+        form: Any = form_of(buffer, new)
+        form = form and (*form, buffer.flags.writeable)
+        return once(self._plans, form, lambda: self._checked_moves(buffer, new))
+
+    def _checked_moves(self, buffer: Array, new: Array) -> Moves:
         """Check a buffer and what is new, and return what to write and to read."""
-        form: Any = None
-        if type(buffer) is type(new) is np.ndarray:
-            form = buffer.shape, buffer.dtype, new.shape, new.dtype, self.positions.shape
-            form = *form, buffer.flags.writeable
-        moves = self._known.get(form) if self._known else None
-        if moves is None:
-            cache = self._cache
-            checked = None if cache._stored is None else cache._stored.axes
-            of_buffer = once(checked, form, lambda: self._checked_axes(buffer, new))
-            seq = int(cache._is_batch_first)  # axis of the sequence in positions
-            size, writes = cache.capacity, None
-            if self._writes is not None and of_buffer.space.can_write:
-                size = self.key_positions.shape[seq]
-                size -= self.positions.shape[seq] if self._is_joined else 0
-                rows = self.positions.shape[1 - seq]
-                writes = [
-                    (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
-                    for row, slot, token, n in self._writes
-                ]
-            moves = Moves(of_buffer, writes, of_buffer.part(0, size))
-            keep(self._known, form, moves)
-        return moves
+        cache, of_buffer = self._cache, self._checked_axes(buffer, new)
+        seq = int(cache._is_batch_first)  # axis of the sequence in positions
+        size, writes = cache.capacity, None
+        if self._writes is not None and of_buffer.space.can_write:
+            size = self.key_positions.shape[seq]
+            size -= self.positions.shape[seq] if self._is_joined else 0
+            rows = self.positions.shape[1 - seq]
+            writes = [
+                (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
+                for row, slot, token, n in self._writes
+            ]
+        return Moves(of_buffer, writes, of_buffer.part(0, size))
 
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
@@ -658,34 +649,6 @@ class KVStep(_Value):
         if not getattr(getattr(buffer, "flags", None), "writeable", True):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return BufferAxes(seq, batch, buffer.ndim, space)
-
-    def _forms(self, call: tuple[Any, ...] | None) -> tuple[dict[object, Any] | None, object]:
-        """Return what is known of attentions in all steps, and the form of a call among these.
-
-        A call begins with the shapes of keys and values; in its form their number is left out.
-        Nothing is known where slots may be no positions.
-        """
-        cache, on_host = self._cache, self._on_host
-        is_counted = on_host is not None and on_host.first is not None
-        if call is None or cache._stored is None or not is_counted or is_compiling():
-            return None, None
-        if cache._slots.window is not None:
-            return None, None
-        k, v, *others = call
-        seq = 1 if cache.seq_axis is None else cache.seq_axis
-        form = (k[:seq], k[seq:][1:], v[:seq], v[seq:][1:], k[seq:][:1] == v[seq:][:1], *others)
-        return cache._stored.attentions, form
-
-    def _shows_all(self, mask: Mask | None, space: Space) -> bool:
-        """Tell whether a mask shows all keys to a single token, whose slots are positions."""
-        on_host = self._on_host
-        at = on_host.first if on_host is not None and len(on_host.queries) == 1 else None
-        if at is None or self._cache._slots.window is not None:
-            return False
-        if mask is not None:
-            mask._check((at, at + 1), at + 1, space)
-        whole = ((0, at + 1),)
-        return mask is None or mask._reach(((at, at + 1),), at + 1) == (whole, whole)
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the buffers have."""

@@ -89,12 +89,8 @@ class Stored:
         # By the address of a buffer, and by the `id` of the array: a weak reference to it, and a
         # list that holds the lengths after the last step that stored in this memory.
         self._ends: dict[Any, tuple[ref[Any], list[HostArray | None]]] = {}
-        # Axes of buffers that were checked, by their forms.
-        self.axes: dict[Any, BufferAxes] = {}
         # Whether buffers that hold no tokens yet are known.
         self.has_begun = False
-        # What is known of attentions in steps whose slots are positions, by their forms.
-        self.attentions: dict[object, Any] = {}
 
     def follow(self, buffer: Array, before: HostArray, after: HostArray, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where a step begins; move its end."""

@@ -155,8 +155,6 @@ class ALiBiBias(bias.Bias):
     _: KW_ONLY
     slopes: Sequence[float] | None = None
 
-    _is_fixed = True
-
     def __post_init__(self) -> None:
         self._check_fields()
         slopes: Any = self.slopes

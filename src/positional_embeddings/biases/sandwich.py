@@ -52,7 +52,6 @@ class SandwichBias(Bias):
     base: checks.PositiveNumber = 10_000
 
     _is_relative = False
-    _is_fixed = True
 
     def _formula(self, query: Array, key: Array, space: Space) -> Array:
         xp, wide = space.xp, space.widest

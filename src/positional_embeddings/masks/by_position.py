@@ -13,7 +13,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
-from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
+from positional_embeddings.masks.points import ALL_KEYS, Places, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 # Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
@@ -26,8 +26,6 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 class _WindowMask(Mask):
     """Base of masks that hide the keys outside a window around each query."""
 
-    _is_fixed = True
-
     def _hides(self, q: Points, k: Points) -> Array:
         return hides_outside(q, k, self._window())
 
@@ -38,7 +36,7 @@ class _WindowMask(Mask):
         return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class CausalMask(_WindowMask):
     """A query sees its own position and earlier ones.
 
@@ -75,7 +73,7 @@ class CausalMask(_WindowMask):
         return ALL_KEYS, -1 if self.mask_diagonal else 0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SlidingWindowMask(_WindowMask):
     """A query sees a window around its position.
 
@@ -139,7 +137,7 @@ class SlidingWindowMask(_WindowMask):
         return ALL_KEYS if left is None else left, ALL_KEYS if right is None else right
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class ChunkedMask(Mask):
     """A query sees the keys of its own chunk.
 
@@ -172,8 +170,6 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    _is_fixed = True
-
     def _hides(self, q: Points, k: Points) -> Array:
         xp, size = q.space.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
@@ -184,8 +180,12 @@ class ChunkedMask(Mask):
         some = clip(first * self.size, (last + 1) * self.size, k_len)
         return Reach(some, some if first == last else ())
 
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        # The last query of a chunk sees most of it.
+        return (far, far // self.size * self.size) if self.size <= far else (far,)
 
-@dataclass(frozen=True, eq=False, repr=False)
+
+@dataclass(frozen=True, repr=False)
 class DilatedMask(Mask):
     """A query sees every `step`-th position, counted from its own.
 
@@ -215,8 +215,6 @@ class DilatedMask(Mask):
     """
 
     step: _Size
-
-    _is_fixed = True
 
     def _hides(self, q: Points, k: Points) -> Array:
         xp, step = q.space.xp, min(self.step, q.largest)
@@ -253,8 +251,8 @@ class GlobalMask(Mask):
     TypeError
         If `indices` are not integers.
     ValueError
-        If one is negative, where it can be read, or they do not have one axis. A device is not
-        waited for, to read them.
+        If they do not have one axis, or one is negative, where it can be read. Indices on a
+        device are not read.
 
     References
     ----------
@@ -312,7 +310,7 @@ class GlobalMask(Mask):
         return self._ranges or ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class NeighbourhoodMask(Mask):
     """A token of a grid sees the tokens around it.
 
@@ -352,8 +350,6 @@ class NeighbourhoodMask(Mask):
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
 
-    _is_fixed = True
-
     def __post_init__(self) -> None:
         window: Any = self.window
         shape = checks.several("shape", self.shape, checks.positive_integer)
@@ -378,6 +374,16 @@ class NeighbourhoodMask(Mask):
             places = f"queries from position {start} to {stop - 1} and {counted(k_len, 'key')}"
             came = f"{self.shape}, {counted(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
+
+    def _check_places(self, at: Places, space: Space) -> None:
+        if at.extent is not None:
+            self._check(*at.extent, space)
+
+    def _check_ring(self, window: int) -> None:
+        if (size := prod(self.shape)) > window:  # its windows have no end
+            what = f"have grids of at most {window} tokens, as many as the ring keeps"
+            hint = f" Make the cache with window={size}, or without a ring."
+            raise wrong_value("mask", what, self, hint)
 
     def _hides(self, q: Points, k: Points) -> Array:
         # Positions are smaller, so that larger sizes make no difference.
@@ -418,3 +424,13 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
         if (near.stop - near.start) * len(seen) <= _MOST_RANGES_OF_NEIGHBOURS:
             return ranges.unite((i * width + a, i * width + b) for i in near for a, b in seen)
     return ranges.unite([(near.start * width, near.stop * width)])
+
+
+# Hides nothing.
+NOTHING = SlidingWindowMask(None, None)
+
+
+def outside_ring(window: int, sinks: int) -> Mask:
+    """Return the mask that hides all but the newest keys and the first ones."""
+    newest = SlidingWindowMask(window - 1, None)
+    return newest & GlobalMask(range(sinks)) if sinks else newest

@@ -3,23 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import Points
+from positional_embeddings.masks.points import Places, Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]
-
-# Lengths, one for each sequence, by which a call of attention is known again.
-_MOST_COMPARED_LENGTHS = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,12 +46,6 @@ class _ByLength(Mask):
     def _batch(self) -> int | None:
         size = self.lengths.shape[0]
         return size if checks.is_known(size) else None
-
-    def _value(self) -> tuple[Any, ...] | None:
-        lengths = self.lengths
-        if not isinstance(lengths, np.ndarray) or lengths.size > _MOST_COMPARED_LENGTHS:
-            return None
-        return type(self), getattr(self, "side", None), lengths.tobytes()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,6 +79,14 @@ class PaddingMask(_ByLength):
 
     lengths: Sequence[int] | AnyArray = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
+
+    def __post_init__(self) -> None:
+        lengths = self.lengths
+        rows = lengths if isinstance(lengths, list | tuple) else ()
+        if getattr(lengths, "ndim", 1) == 2 or any(isinstance(row, list) for row in rows):
+            hint = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
+            raise wrong_value("lengths", "have shape (batch,)", shown(lengths), hint)
+        super().__post_init__()
 
     @classmethod
     def from_attention_mask(
@@ -134,12 +133,15 @@ class PaddingMask(_ByLength):
             token = xp.astype(numbers, xp.bool)
             earlier, later = token[:, :-1], token[:, 1:]
             other = xp.any(numbers != xp.astype(token, numbers.dtype))
-            misplaced = xp.any(later & ~earlier if side == "right" else earlier & ~later)
-            if space.is_true(other | misplaced):  # a device is waited for once
+            elsewhere = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
+            if space.is_true(other | elsewhere.pop(side)):  # a device is waited for once
                 if space.is_true(other):
                     raise wrong_value(name, "hold 1 at tokens and 0 at padding", "other numbers")
                 what = f"have its padding on the {side} of each sequence, as `side` says"
                 hint = f" SegmentMask({name}.T - 1) has its padding anywhere."
+                for other_side, is_elsewhere in elsewhere.items():
+                    if not space.is_true(is_elsewhere):
+                        hint = f" Pass side={other_side!r}, where it is."
                 raise wrong_value(name, what, "padding elsewhere", hint)
         lengths = xp.sum(xp.astype(numbers, space.integer), axis=1, dtype=space.integer)
         return cls(lengths, side)
@@ -151,6 +153,10 @@ class PaddingMask(_ByLength):
         if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
+
+    def _check_places(self, at: Places, space: Space) -> None:  # noqa: ARG002
+        hint = " Give padding a key position below 0."
+        raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         least, most = self._bounds or (0, k_len)
@@ -308,6 +314,10 @@ class SegmentMask(Mask):
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
             what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
+
+    def _check_places(self, at: Places, space: Space) -> None:
+        if at.extent is not None:
+            self._check(*at.extent, space)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]

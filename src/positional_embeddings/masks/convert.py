@@ -20,6 +20,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Counted
 
 # What a block of queries sees of a block of keys.
 _HIDDEN, _PART, _WHOLE = range(3)
@@ -156,9 +157,9 @@ def to_attend(
     array of bool, shape (batch or 1, 1, query, key)
         What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
         ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take. An axis of length 1 in
-        an array stays so. ONNX Runtime takes the axis of queries only in full, as that of a
-        value is. Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds
-        a bias to scores ``mask_to_bias(~to_attend(...))``.
+        an array stays so. ONNX Runtime needs the axis of queries in full, as a `Mask` gives it.
+        Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds a bias to scores
+        ``mask_to_bias(~to_attend(...))``.
 
     Raises
     ------
@@ -227,8 +228,8 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        A mask that holds arrays of another library than NumPy, which are not read, makes every
-        block that it can hide a part of one that is seen in part.
+        Arrays of other libraries than NumPy are not read: a block of which such a mask may hide a
+        part counts as seen in part.
     q_len, k_len : int
         Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int
@@ -308,7 +309,9 @@ def _states(
         return states
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
-        hidden = mask._between(span_of(queries).shifted(-offset), keys, k_len, space, offset)
+        hidden = mask._between(
+            span_of(queries).shifted(-offset), keys, Counted(offset, k_len), space
+        )
         of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
             of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)

@@ -9,6 +9,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Counted
 from positional_embeddings.masks.ranges import Ranges
 
 # Queries or keys that are drawn at least: two at each end.
@@ -79,7 +80,7 @@ def describe_mask(
     A `Mask` is evaluated only where it is drawn:
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
-    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, 0), 4, 8, most=6))
+    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, None), 4, 8, most=6))
           key
           01:67
     query
@@ -99,7 +100,7 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, space=space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(span_of(*rows), span_of(*columns), k_len, space, start)
+        hidden = mask._between(span_of(*rows), span_of(*columns), Counted(start, k_len), space)
         picture, sequences = _of_sequence(hidden, batch, 1)
     else:
         space = space_of(mask=mask)

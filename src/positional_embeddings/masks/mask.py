@@ -16,9 +16,8 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.points import Points, hides_outside
+from positional_embeddings.masks.points import Counted, Places, Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -39,9 +38,9 @@ class Mask(WeightedLayer):
     Examples
     --------
     >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
-    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask = CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask
-    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask.dense(5).shape
     (5, 5, 2)
     >>> mask.key_ranges(4, 5, k_len=5)
@@ -52,9 +51,6 @@ class Mask(WeightedLayer):
 
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
-
-    # Whether it is made of numbers alone: of no array and no function, which may change.
-    _is_fixed = False
 
     def __init__(self, *_: object, **__: object) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
@@ -147,13 +143,13 @@ class Mask(WeightedLayer):
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         shape = (queries[1] - queries[0], k_len)
         of_queries, of_keys = (span_of((0, size)) for size in shape)
-        hidden = self._between(of_queries, of_keys, k_len, space, queries[0])
+        hidden = self._between(of_queries, of_keys, Counted(queries[0], k_len), space)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return which keys some queries can see at most.
+        """Return the ranges of keys that some queries may see.
 
         Nothing is read from a device, and nothing is computed early: the answer is all keys
         if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
@@ -189,22 +185,6 @@ class Mask(WeightedLayer):
     def __reduce__(self) -> Any:
         # A new one, whose arrays nobody can write to.
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
-
-    # An attention looks a mask up in each call: without arrays that takes a microsecond.
-
-    def _value(self) -> Any:
-        """Return what the mask is made of now, None if that is long, or not known."""
-        return self if self._is_fixed else None
-
-    def __eq__(self, other: object) -> bool:
-        if self._is_fixed and type(other) is type(self):
-            return vars(self) == vars(other)
-        return super().__eq__(other)
-
-    def __hash__(self) -> int:
-        if self._is_fixed:
-            return hash((type(self), *vars(self).values()))
-        return super().__hash__()
 
     def __or__(self, other: object) -> Any:
         return _combined(AnyMask, self, other)
@@ -252,6 +232,18 @@ class Mask(WeightedLayer):
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
 
+    # What an attention has to know of a mask at positions, and in the ring of a cache.
+
+    def _check_places(self, at: Places, space: Space) -> None:
+        """Check that the mask has a rule for queries and keys at these positions."""
+
+    def _check_ring(self, window: int) -> None:
+        """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
+
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        """Return positions after the queries that see most keys, near one that is far."""
+        return (far,)
+
     def _batch(self) -> int | None:
         """Return the number of sequences that the mask tells apart, None if it is not known."""
         return 1
@@ -260,7 +252,7 @@ class Mask(WeightedLayer):
 
     def _arrays(self) -> dict[str, Array]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        arrays = [(name, getattr(self, name)) for name in self._array_names]
+        arrays = super()._arrays().items() if self._array_names else ()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _space(
@@ -278,35 +270,20 @@ class Mask(WeightedLayer):
         self._check(queries, k_len, space)
         return queries, k_len
 
-    def _between(
-        self, queries: Span, keys: Span, k_len: int, space: Space, offset: int = 0
-    ) -> Array:
+    def _between(self, queries: Span, keys: Span, at: Any, space: Space) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
 
-        The first query of all is at position `offset`.
+        They are `at` positions that are counted, or given.
         """
-        batch, at = self._batch() or 1, queries.shifted(offset) if offset else queries
-        q = at.positions(space, batch)[:, None, None]
-        k = keys.positions(space, batch)[None, :, None]
         with space.without_chunk_warnings():
-            of_queries = Points(q, space, k_len, at.ranges, queries)
-            return self._hides(of_queries, Points(k, space, k_len, keys.ranges))
-
-    # Lists of keys: what an attention evaluates at the listed pairs alone.
+            return self._hides(*at.points(queries, keys, space, self._batch() or 1))
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
         return None, self
 
-    def _at_pairs(
-        self, queries: Array, keys: Array, k_len: int, space: Space, offset: int
-    ) -> Array:
-        """Return the mask between queries (query, 1, 1) and keys of each, (query, key, batch)."""
-        q = Points(queries + offset, space, k_len, at=queries)
-        return self._hides(q, Points(keys, space, k_len))
 
-
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class _Combined(Mask):
     """Base of masks that are made of others."""
 
@@ -323,6 +300,17 @@ class _Combined(Mask):
         for mask in self.masks:
             mask._check(queries, k_len, space)
 
+    def _check_places(self, at: Places, space: Space) -> None:
+        for mask in self.masks:
+            mask._check_places(at, space)
+
+    def _check_ring(self, window: int) -> None:
+        for mask in self.masks:
+            mask._check_ring(window)
+
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        return sum((mask._far_queries(far) for mask in self.masks), ())
+
     def _arrays(self) -> dict[str, Array]:
         return {
             f"masks[{i}].{name}": array
@@ -334,20 +322,11 @@ class _Combined(Mask):
         sizes = {mask._batch() for mask in self.masks} - {1}
         return next(iter(sizes - {None} or sizes), 1)
 
-    @property
-    def _is_fixed(self) -> bool:  # type: ignore[override]
-        # JAX compares masks whose leaves it has taken out.
-        return all(mask._is_fixed for mask in self.masks or ())
-
-    def _value(self) -> Any:
-        values = [mask._value() for mask in self.masks]
-        return None if any(value is None for value in values) else (type(self), *values)
-
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AnyMask(_Combined):
     """What any of some masks hides: the result of ``|``."""
 
@@ -377,7 +356,7 @@ class AnyMask(_Combined):
         return " | ".join(map(repr, self.masks))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class AllMask(_Combined):
     """What all of some masks hide: the result of ``&``."""
 
@@ -392,7 +371,7 @@ class AllMask(_Combined):
         return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class NotMask(_Combined):
     """What a mask does not hide: the result of ``~``."""
 
@@ -415,7 +394,7 @@ class NotMask(_Combined):
 class FunctionMask(Mask):
     """A mask from a function of positions.
 
-    It is asked block by block, and may hide anything: no key is passed over.
+    It is evaluated block by block. No keys are skipped, since any may be seen.
 
     Parameters
     ----------
@@ -445,7 +424,7 @@ class FunctionMask(Mask):
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
-        hidden = as_caller(self.function, *positions)
+        hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))
@@ -472,11 +451,11 @@ def frozen_integers(array: Array) -> Array:
 def integers_of_list(name: str, numbers: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = np.asarray(numbers, dtype=None if len(numbers) else np.int64)
+        array: HostArray = np.asarray(numbers)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(numbers)) from None
-    return array
+    return array if array.size else array.astype(np.int64)
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:

@@ -58,8 +58,8 @@ class AttentionLayer(checks.CheckedLayer):
     value_size : int, optional
         Number of features of a value, `head_size` if None.
     rope : RoPE, optional
-        What rotates queries and keys. If it has fewer features than they, it rotates the last
-        ones, as in multi-head latent attention.
+        The rotation of queries and keys. If it has fewer features than they have, it rotates the
+        last ones, as in multi-head latent attention.
     mask : Mask, optional
         What the layer hides; None if each query sees all keys.
     bias : Bias, optional
@@ -181,6 +181,7 @@ class AttentionLayer(checks.CheckedLayer):
             the features or heads of the layer; if `sinks` are given or left out against
             `has_sinks`.
         """
+        self._check_sinks(sinks)
         space = space_of(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
         checks.real_floating(space.xp, q=q, k=k, v=v)
         self._check("q", q, self.head_size, self.num_heads)
@@ -226,7 +227,6 @@ class AttentionLayer(checks.CheckedLayer):
 
     def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
-        self._check_sinks(sinks)
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
         is_grouped = self.num_kv_heads != self.num_heads

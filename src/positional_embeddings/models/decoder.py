@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
-from math import prod, sqrt
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import keep, once
+from positional_embeddings.arrays.kept import form_of, keep, once
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -24,7 +23,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import attend, attend_by_scores
+from positional_embeddings.attention.attention import Prepared, attend
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -33,16 +32,13 @@ from positional_embeddings.attention.cache import (
     numbers_of,
     together,
 )
-from positional_embeddings.attention.store import NEW_ALONE
+from positional_embeddings.attention.store import NEW_ALONE, Moves
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
-from positional_embeddings.rotary.rotate import Fit, Rotation
+from positional_embeddings.rotary.rope import RoPE
 
 # From queries and keys to both as they are stored.
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
-
-# From queries, keys and values to the output.
-Attend: TypeAlias = Callable[[Array, Array, Array], Any]
 
 # The name of keys and values so far in errors about arrays of two libraries.
 BUFFERS = "buffers` of a cache, whose library is its `xp="
@@ -59,7 +55,7 @@ class DecoderCache(WeightedLayer):
     Parameters
     ----------
     layers : tuple of AttentionLayer or None
-        What the attention of each layer does; None for a layer without.
+        What the attention of each layer does; None for a layer without attention.
     caches : tuple of KVCache
         One for each distinct `window` of the layers; a window is a ring.
     buffers : list of tuple or None
@@ -93,8 +89,6 @@ class DecoderCache(WeightedLayer):
     # The cache of each layer, and how many coordinates positions have, 0 without their axis.
     _cache_of: tuple[int, ...] = field(init=False)
     _coordinates: int = field(init=False)
-    # What is known of tokens of NumPy of each form, in this cache and those that follow.
-    _known: dict[Any, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         of_window = {cache.window: index for index, cache in enumerate(self.caches)}
@@ -108,7 +102,6 @@ class DecoderCache(WeightedLayer):
             self,
             _cache_of=tuple([of_window.get(w, of_window.get(None, 0)) for w in windows]),
             _coordinates=max(coordinates, default=0),
-            _known={},
         )
 
     @classmethod
@@ -209,7 +202,6 @@ class DecoderCache(WeightedLayer):
         """Number of tokens of each sequence so far, (batch,)."""
         return self.caches[0].lengths
 
-    @answered  # as `KVCache.step`
     def step(
         self, tokens: int | AnyArray | Sequence[Any], /, *, positions: AnyArray | None = None
     ) -> tuple["DecoderCache", "DecoderStep"]:
@@ -265,7 +257,7 @@ class DecoderCache(WeightedLayer):
             positions=positions if positions is counted else frozen_integers(positions),
             _cache=following,
             _steps=tuple([one for _, one in pairs]),
-            _known={},
+            _plans={},
         )
         return following, step
 
@@ -383,34 +375,12 @@ class DecoderCache(WeightedLayer):
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
-        taken = self._with(caches=caches, buffers=buffers, _known={})  # of another batch
+        taken = self._with(caches=caches, buffers=buffers)
         if self._ahead is not None:
             xp, (at, *of_rows) = together(space, indices, self._ahead, self._since)
             ahead, since = (xp.take(numbers, at) for numbers in of_rows)
             checks.set_fields(taken, _ahead=ahead, _since=since)
         return taken
-
-    def _checked(
-        self, rule: AttentionLayer, keys: Array, q: Array, k: Array, v: Array, count: int
-    ) -> "_TokensOfSteps":
-        """Check some new tokens of a layer, and return what is known of them."""
-        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
-        shapes = _shapes_of(rule, self.lengths.shape[0], count)
-        for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
-            if tuple(array.shape) != shape:
-                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
-            if array.dtype != keys.dtype:
-                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
-                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
-        token, scale = None, None
-        if type(q) is type(k) is type(v) is np.ndarray and count == 1:
-            if rule.rope is not None and rule.rope.head_size == rule.head_size:
-                token = _Token.of(rule, q, k)
-            is_fixed = rule.mask is None or rule.mask._is_fixed
-            is_bare = rule.bias is None and rule.softcap is None and not rule.has_sinks
-            if is_fixed and is_bare and axes.of_four(rule) == (3, 2) and q.dtype == space.dtype:
-                scale = 1 / sqrt(rule.head_size) if rule.scale is None else rule.scale
-        return _TokensOfSteps(space, token, scale)
 
     def _with(self, **changed: Any) -> "DecoderCache":
         """Return another cache of the same layers, with a list of buffers of its own."""
@@ -446,9 +416,9 @@ class DecoderStep(WeightedLayer):
     # After the step, and the steps of its caches.
     _cache: DecoderCache = field(init=False, metadata={"part": True})
     _steps: tuple[KVStep, ...] = field(init=False, metadata={"part": True})
-    # The tables of each rotary embedding by its `id`, and what is known of tokens of NumPy of each
-    # form for each layer.
-    _known: dict[Any, Any] = field(init=False, compare=False)
+    # The tables of each rotary embedding by its `id`, and the plan of layers that are alike
+    # by the form of their arrays, if these are NumPy's.
+    _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         return f"DecoderStep(positions=<{shown(self.positions)}>)"
@@ -495,118 +465,81 @@ class DecoderStep(WeightedLayer):
             raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
         rule._check_sinks(sinks)
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
-        form: Any = None
-        if type(q) is type(k) is type(v) is np.ndarray:
-            form = id(rule), q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype
-        known = self._known.get(form) or self._prepared(form, rule, step, keys, q, k, v)
-        q, k = known.rotate(q, k)
-        keys, seen_keys = step._store(keys, k)
-        values, seen_values = step._store(values, v)
+        form: Any = form_of(q, k, v, keys, values, sinks)
+        form = form and (id(rule), *form, keys.flags.writeable, values.flags.writeable)
+        plan = (self._plans or {}).get(form) or self._checked(rule, step, q, k, v, pair)
+        q, k = plan.rotate(q, k)
+        keys, seen_keys = step._moved(keys, k, plan.keys)
+        values, seen_values = step._moved(values, v, plan.values)
         cache.buffers[number] = keys, values
-        if known.attend is not None:
-            return known.attend(q, seen_keys, seen_values)
-        prepared = rule._prepared(q, seen_keys, seen_values, sinks, step)
-        if sinks is None and (rule.mask is None or rule.mask._is_fixed):
-            keep(self._known, form, known._replace(attend=partial(attend, *prepared)))
-        return attend(*prepared, q, seen_keys, seen_values)
+        attention = plan.attention
+        if attention is None:
+            attention = rule._prepared(q, seen_keys, seen_values, sinks, step)
+            keep(self._plans, form, plan._replace(attention=attention))
+        scores, way = attention
+        return attend(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
 
-    def _prepared(
+    def _checked(
         self,
-        form: Any,
         rule: AttentionLayer,
         step: KVStep,
-        keys: Array,
         q: Array,
         k: Array,
         v: Array,
-    ) -> "_Known":
-        """Check new tokens, and return what is known of them."""
-        count = step.positions.shape[int(self._cache.caches[0]._is_batch_first)]
-        of_steps = once(
-            self._cache._known,
-            form and (count, type(keys), keys.dtype, form),
-            lambda: self._cache._checked(rule, keys, q, k, v, count),
-        )
-        known = _Known(self._rotating(of_steps, rule, q), _attending_to_all(of_steps, rule, step))
-        keep(self._known, form, known)
-        return known
+        buffers: tuple[Array, ...],
+    ) -> "_Plan":
+        """Check new tokens, and return what rotates and moves such tokens."""
+        cache, (keys, values) = self._cache, buffers
+        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
+        count = step.positions.shape[int(cache.caches[0]._is_batch_first)]
+        shapes = _shapes_of(rule, cache.lengths.shape[0], count)
+        for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
+            if tuple(array.shape) != shape:
+                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
+            if array.dtype != keys.dtype:
+                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
+                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
+        rotate = self._rotate(rule, q, k, space)
+        return _Plan(rotate, step._moves(keys, k), step._moves(values, v))
 
-    def _rotating(self, of_steps: "_TokensOfSteps", rule: AttentionLayer, q: Array) -> Rotate:
+    def _rotate(self, rule: AttentionLayer, q: Array, k: Array, space: Space) -> Rotate:
         """Return what rotates arrays like queries and keys."""
-        rope, token = rule.rope, of_steps.token
+        rope, positions = rule.rope, self.positions
         if rope is None:
             return lambda q, k: (q, k)
-        if token is not None and self.positions.size == 1:
-            at = self.positions.item()
+        if space.xp is np and positions.size == 1 and rope.head_size == rule.head_size:
+            at = positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
-                return token.rotating(rope._fit_at(token.rotation, None, at))
-        make = partial(rope.tables, self.positions, dtype=q.dtype)
-        tables = once(self._known, id(rope), make)
-        rotated = partial(rule._rotated, rotate=tables, space=of_steps.space)
+                return _token_rotation(rope, at, q, k)
+        make = partial(rope.tables, positions, dtype=q.dtype)
+        rotated = partial(rule._rotated, rotate=once(self._plans, id(rope), make), space=space)
         return lambda q, k: (rotated(q), rotated(k))
 
 
-class _Token(NamedTuple):
-    """How queries and keys of one token rotate, as one array with all heads on an axis."""
-
-    rotation: Rotation
-    axis: int
-    queries: tuple[slice, ...]
-    keys: tuple[slice, ...]
-
-    @classmethod
-    def of(cls, rule: AttentionLayer, q: HostArray, k: HostArray) -> "_Token":
-        """Check arrays like those of a token, and return how they rotate."""
-        axis: Any = axes.head_axis(4, *axes.of_four(rule))
-        rotation = rule.rope._fit(np.concat([q, k], axis=axis), None, 0).rotation  # type: ignore[union-attr]
-        before, count = (slice(None),) * axis, q.shape[axis]
-        return cls(rotation, axis, (*before, slice(count)), (*before, slice(count, None)))
-
-    def rotating(self, fit: Fit) -> Rotate:
-        """Return what rotates by the tables of one position."""
-        _, axis, queries, keys = self
-
-        def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-            # Together: for one token each call of NumPy takes as long as its numbers.
-            both = fit.rotate(np.concat([q, k], axis=axis))
-            return both[queries], both[keys]
-
-        return rotate
-
-
-class _TokensOfSteps(NamedTuple):
-    """What is known of tokens of one form in all steps."""
-
-    space: Space
-    # Of a single token of NumPy: how it rotates, None unless all its features do; and the scale of
-    # its scores, None unless these are products alone where its mask shows all keys.
-    token: _Token | None
-    scale: float | None
-
-
-class _Known(NamedTuple):
-    """What is known of tokens of one form in a step."""
+class _Plan(NamedTuple):
+    """What a step does with the tokens of layers that are alike."""
 
     rotate: Rotate
-    attend: Attend | None  # None where each call is prepared, or until one is
+    keys: Moves
+    values: Moves
+    attention: Prepared | None = None  # known after the first layer has stored
 
 
-def _attending_to_all(
-    of_steps: _TokensOfSteps, rule: AttentionLayer, step: KVStep
-) -> Attend | None:
-    """Return what attends for a token that sees all keys, None if it may not."""
-    space, scale = of_steps.space, of_steps.scale
-    if scale is None or not step._shows_all(rule.mask, space):
-        return None
+def _token_rotation(rope: RoPE, at: int, q: HostArray, k: HostArray) -> Rotate:
+    """Return what rotates queries and keys like these of one token, which is at a position.
 
-    def attend_to_all(q: Array, keys: Array, values: Array) -> Any:
-        output = space.attend(q, keys, values, scale)
-        if output is not None:
-            return output
-        prepared = rule._prepared(q, keys, values, None, step)
-        return attend_by_scores(*prepared, q, keys, values)
+    Both are rotated together: for one token each call of NumPy takes as long as its numbers.
+    """
+    axis: Any = axes.head_axis(4, *axes.of_four(rope))
+    fit = rope._fit(np.concat([q, k], axis=axis), None, at)
+    before, count = (slice(None),) * axis, q.shape[axis]
+    queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
-    return attend_to_all
+    def rotate(q: Array, k: Array) -> tuple[Array, Array]:
+        both = fit.rotate(np.concat([q, k], axis=axis))
+        return both[queries], both[keys]
+
+    return rotate
 
 
 def _buffers(

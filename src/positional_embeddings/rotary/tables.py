@@ -25,7 +25,7 @@ class RotaryTables(WeightedLayer):
     Parameters
     ----------
     rope : RoPE
-        What is rotated has its layout, partial dimension and axes.
+        Its layout, partial dimension and axes are those of what is rotated.
     cos_sin : array, shape (2, pairs, ...)
         Cosine and sine of each rotated pair, at the positions that follow. An array of NumPy is
         copied.
@@ -43,14 +43,14 @@ class RotaryTables(WeightedLayer):
 
     rope: Any
     cos_sin: Any = array_field()
-    # What is known of calls with arrays of NumPy or CuPy; the tables in it are these.
-    _known: dict[Any, "Fit"] = field(init=False, repr=False, compare=False)
+    # By the forms of arrays of NumPy or CuPy what rotates them, by these tables.
+    _plans: dict[Any, "Fit"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
-        if type(tables) is np.ndarray:  # of which what is known of calls has copies
+        if type(tables) is np.ndarray:  # of which plans have copies
             tables = frozen_copy(tables)
-        checks.set_fields(self, cos_sin=tables, _known={})
+        checks.set_fields(self, cos_sin=tables, _plans={})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -96,7 +96,7 @@ class RotaryTables(WeightedLayer):
     def _fit(self, x: Array, out: Array = None) -> "Fit":
         """Check an array, and return what rotates arrays of its form, by which tables."""
         key = call_key(x, out)
-        fit = self._known.get(key)
+        fit = self._plans.get(key)
         if fit is not None:
             return fit
         tables, locate = self.cos_sin, partial(self._target, x)
@@ -111,7 +111,7 @@ class RotaryTables(WeightedLayer):
         fit = Fit(rotation, cos, sin)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
-            keep(self._known, key, fit)
+            keep(self._plans, key, fit)
         return fit
 
     def _target(self, x: Array, space: Space) -> axes.Target:
