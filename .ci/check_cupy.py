@@ -23,7 +23,6 @@ from cupy.cuda import nvrtc
 from positional_embeddings.angles import exact as angle_kernel
 from positional_embeddings.arrays import cuda
 from positional_embeddings.attention import cupy_kernels as attention_kernels
-from positional_embeddings.encodings import cyclic
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"
@@ -117,9 +116,6 @@ def elementwise_kernels() -> list[tuple[str, str]]:
     for x, table, index in product(("uint8", "int64", "float64"), TABLES, INDICES):
         kinds = (x, "float64", NUMBER, NUMBER, NUMBER, table, table)
         made.append(_source(angle_kernel.sum_kernel_of(cupy), kinds, 2, index))
-    for x, table, index in product(("uint8", "int64", "float64"), TABLES, INDICES):
-        kinds = (x, *[NUMBER] * 5, table, table)
-        made.append(_source(cyclic.kernel_of(cupy), kinds, 2, index))
     return made
 
 

@@ -55,7 +55,7 @@ def overview() -> Figure:
     plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
     encoding.set_title("sinusoidal encoding")
 
-    plot_attention(CausalMask() | SlidingWindowMask(7, 0), 32, ax=window)
+    plot_attention(CausalMask() | SlidingWindowMask(7, None), 32, ax=window)
     window.set_title("causal mask, window of 8")
 
     plot_attention(alibi_bias(8, 32) + mask_to_bias(causal), kind="bias", index=1, ax=bias)
@@ -114,7 +114,7 @@ def masks() -> Figure:
     figure = Figure(figsize=(9, 3), layout="compressed")
     causal, window = CausalMask(), SlidingWindowMask(3, 3)
     shown = {
-        "causal, window of 4": causal | SlidingWindowMask(3, 0),
+        "causal, window of 4": causal | SlidingWindowMask(3, None),
         "window, 2 global tokens": window & GlobalMask([0, 12]),
         "3 packed documents": causal | SegmentMask([0] * 9 + [1] * 5 + [2] * 10),
     }

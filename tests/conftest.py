@@ -29,11 +29,11 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-# Each example on cubed writes and reads files, and JAX compiles for each shape.
-settings.register_profile("cubed", settings.get_profile("default"), max_examples=1)
+# JAX compiles for each shape.
 settings.register_profile("jax", settings.get_profile("default"), max_examples=3)
 settings.load_profile("default")
 pytest.register_assert_rewrite("wrong_inputs")
+pytest_plugins = ["drawing"]
 
 # Jitted where a backend is called jax-jit, and forbidden to compute on dask.
 for name in pe.__all__:
@@ -110,9 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
             raise pytest.UsageError(message)
-    for library in ("cubed", "jax"):
-        if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {library}:
-            settings.load_profile(library)
+    if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {"jax"}:
+        settings.load_profile("jax")
 
 
 def _chosen(config: pytest.Config) -> list[str]:
@@ -153,14 +152,22 @@ def _library_of_module(path: Path) -> str | None:
     return MODULES.get(path.relative_to(TESTS).as_posix()) if path.is_relative_to(TESTS) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
+    """Look for examples in docstrings of `src/` alone."""
+    collectors = yield
+    if not file_path.is_relative_to(TESTS):
+        return collectors
+    return [collector for collector in collectors if type(collector) is pytest.Module]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
     """Leave out modules that cannot be imported, since their library is missing."""
     library = _library_of_module(collector.path)
     if library is None or not _is_missing(library):
         return None
-    if type(collector) is pytest.Module:  # it is collected for its examples, too
-        collector.config.stash[LEFT_OUT][library].append(collector.nodeid)
+    collector.config.stash[LEFT_OUT][library].append(collector.nodeid)
     return pytest.CollectReport(collector.nodeid, "passed", None, [])
 
 
@@ -169,31 +176,34 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.library(library))
     function = getattr(item, "function", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    names = set(_names_of(getattr(function, "__code__", None)))
-    if not OF_THE_PROCESS.isdisjoint(_names_with_helpers(function, set())):
+    if not OF_THE_PROCESS.isdisjoint(_names_with_helpers(function)):
         item.add_marker("thread_unsafe")
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if "pl" in names or any(isinstance(value, Absent) for value in parameters):
+    uses_polars = "pl" in _names_of(getattr(function, "__code__", None))
+    if uses_polars or any(isinstance(value, Absent) for value in parameters):
         item.add_marker(pytest.mark.library("polars"))
 
 
-def _names_with_helpers(function: object, known: set[object]) -> Iterator[str]:
-    """Yield the names that a function of the tests uses, and those of its helpers."""
-    code = getattr(function, "__code__", None)
-    if code in known or not Path(getattr(code, "co_filename", "/")).is_relative_to(TESTS):
-        return
-    known.add(code)
-    for name in set(_names_of(code)):
-        yield name
-        yield from _names_with_helpers(function.__globals__.get(name), known)
+@cache
+def _names_with_helpers(function: object) -> set[str]:
+    """Return the names that a function of the tests uses, and those of its helpers."""
+    names, functions, known = set[str](), [function], set[object]()
+    while functions:
+        function = functions.pop()
+        code = getattr(function, "__code__", None)
+        if code not in known and getattr(code, "co_filename", "/").startswith(str(TESTS)):
+            known.add(code)
+            names |= _names_of(code)
+            functions += [function.__globals__.get(name) for name in _names_of(code)]
+    return names
 
 
-def _names_of(code: object) -> Iterator[str]:
-    """Yield the names that code uses, with those in its functions."""
-    if isinstance(code, CodeType):
-        yield from code.co_names
-        for constant in code.co_consts:
-            yield from _names_of(constant)
+@cache
+def _names_of(code: object) -> frozenset[str]:
+    """Return the names that code uses, with those in its functions."""
+    if not isinstance(code, CodeType):
+        return frozenset()
+    return frozenset(code.co_names).union(*map(_names_of, code.co_consts))
 
 
 def _is_long(item: pytest.Item) -> bool:

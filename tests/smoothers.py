@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from positional_embeddings.sklearn import (
-    CompactKernel,
     GaussianKernel,
     MaternKernel,
     PeriodicKernel,
@@ -44,10 +43,6 @@ def matern(r):
     return (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r)
 
 
-def wendland(r):
-    return np.maximum(0.0, 1 - r / 4) ** 4 * (r + 1)
-
-
 def scaled(*scales):
     return lambda x: x / np.array(scales)[:, None]
 
@@ -62,7 +57,6 @@ KERNELS = {
     "line": (GaussianKernel(0.7), [Factor(bell, scaled(0.7))], 1),
     "plane": (GaussianKernel([0.9, 1.7]), [Factor(bell, scaled(0.9, 1.7))], 2),
     "matern": (MaternKernel(0.8), [Factor(matern, scaled(0.8))], 1),
-    "compact": (CompactKernel(1.2), [Factor(wendland, scaled(0.3))], 1),
     "product of Gaussians": (
         PeriodicKernel(2.0, 0.2) * GaussianKernel(3.0),
         [Factor(bell, circle(2.0, 0.2)), Factor(bell, scaled(3.0))],

@@ -1,14 +1,13 @@
-"""Easy mistakes of porting a model: which are errors, which are right, which the docs warn of."""
+"""Easy mistakes: each line of the page is run, and mistakes of padded prompts in caches."""
 
 import math
 import re
-from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from easy_mistakes import MISTAKES, PAGE, page
 from positional_embeddings import (
     CausalMask,
     KVCache,
@@ -21,54 +20,172 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 
-EACH = [
-    pytest.param(
-        mistake,
-        id=mistake.what,
-        marks=pytest.mark.library(mistake.library) if mistake.library else (),
+PAGE = (Path(__file__).parents[1] / "docs/guide/easy_mistakes.md").read_text(encoding="utf-8")
+(SET_UP,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SET_UP = compile(SET_UP, "the block of the page", "exec")
+NAMES = {}
+exec(SET_UP, NAMES)  # noqa: S102 - its own page
+
+
+def lines():
+    """Yield the line of each row that is a mistake, its sign, and the line to write."""
+    for row in re.findall(r"^\| (.* \| .* \| .*) \|$", PAGE, re.MULTILINE):
+        mistake, sign, right = (x.replace("\\|", "|") for x in re.split(r" (?<!\\)\| ", row))
+        if codes := re.findall("`([^`]+)`", mistake):
+            yield codes[-1], sign, re.search("`([^`]+)`", right)[1]
+
+
+def value_of(line):
+    """Run a line, with a cache of its own where it stores, and return its last value."""
+    names = dict(NAMES)
+    if re.search("cache|step|keys", line):
+        exec(SET_UP, names)  # noqa: S102 - its own page
+    if re.match(r"\w+=", line):
+        line = f"attend(q, k, v, {line})"
+    *first, last = line.split("; ")
+    exec("\n".join(first), names)  # noqa: S102 - its own page
+    return eval(last, names)
+
+
+# What is meant where nothing tells of the mistake, in plain NumPy.
+
+q, k, v, x, weight = (NAMES[name] for name in ("q", "k", "v", "x", "weight"))
+TO, FROM = np.arange(6), np.arange(6)[:, None]
+CAUSAL, DOCUMENTS = TO <= FROM, TO // 3 == FROM // 3
+OF_ROWS = np.asarray([4, 6])[:, None, None, None] > TO
+HALVES = slice(4), slice(4, 8)
+NEIGHBOURS = slice(0, None, 2), slice(1, None, 2)
+LEFT = np.asarray([[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]])
+
+
+def attended(q=q, k=k, v=v, *, shown=CAUSAL, bias=0.0, scale=8**-0.5):
+    scores = np.where(shown, scale * q @ k.swapaxes(-1, -2) + bias, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def turned(x, at=TO, *, base=10_000.0, pairs=HALVES, step=1.0):
+    """Rotate (..., seq, head) as complex numbers."""
+    count = x.shape[-1] // 2
+    angles = step * np.asarray(at)[..., None] * base ** -(np.arange(count) / count)
+    numbers = (x[..., pairs[0]] + 1j * x[..., pairs[1]]) * np.exp(1j * angles)
+    out = np.empty_like(x)
+    out[..., pairs[0]], out[..., pairs[1]] = numbers.real, numbers.imag
+    return out
+
+
+def table(rows, seed):
+    """Return the drawn table of a `LearnedPE` or a `TokenEmbedding`, (positions, features)."""
+    return pe.LearnedPE(8, rows, rng=seed).embeddings.T
+
+
+def harmonics(latitude, longitude):
+    """Return the harmonics of degrees 0 and 1: 1 and the coordinates y, z and x, scaled."""
+    at = math.cos(latitude)
+    place = [at * math.sin(longitude), math.sin(latitude), at * math.cos(longitude)]
+    return np.asarray([1.0, *(math.sqrt(3) * n for n in place)])[:, None] / math.sqrt(4 * math.pi)
+
+
+S4 = np.asarray([2.0 ** (-2 * head) for head in range(1, 5)])[:, None, None]  # slopes of ALiBi
+ALL = np.asarray([True])
+PREFIX = CAUSAL | (TO < 3)
+WINDOW = CAUSAL & (FROM - TO < 4)
+LOCAL = (abs(FROM - TO) <= 1) | (TO == 0) | (FROM == 0)
+ROTATED = attended(turned(q), turned(k), shown=ALL)
+APPLIED = "apply_rope(q, rope.cos.T[:6], rope.sin.T[:6], feature_axis=-1)"
+MEANT = {
+    "scaled_dot_product_attention(x, x, x)": attended(x, x, x, shown=ALL),
+    "RoPE(2, 64)(x[..., :2])": turned(x[..., :2], pairs=(slice(1), slice(1, 2))),
+    "attend(h, h, h)": attended(q, q, q, shown=ALL).swapaxes(1, 2),
+    "m = q.transpose(3, 2, 0, 1).reshape(8, 6, 8); "
+    "scaled_dot_product_attention(m, m, m, mask=PaddingMask(lengths))": attended(
+        q, q, q, shown=OF_ROWS
     )
-    for mistake in MISTAKES
-]
+    .transpose(3, 2, 1, 0)
+    .reshape(8, 6, 8),
+    "mask=np.tri(6) == 1": attended(),
+    "attend(q, k, v)": attended(),
+    "attend(q[:, :, :2], k, v, mask=CausalMask())": attended(q[:, :, :2], shown=CAUSAL[:2]),
+    "mask=SlidingWindowMask(4, 0)": attended(shown=WINDOW),
+    "mask=ChunkedMask(3)": attended(shown=CAUSAL & DOCUMENTS),
+    "mask=CausalMask() & PaddingMask(lengths)": attended(shown=CAUSAL & OF_ROWS),
+    "mask=CausalMask() | PrefixMask(3)": attended(shown=PREFIX),
+    "mask=SlidingWindowMask(1, 1) | GlobalMask([0])": attended(shown=LOCAL),
+    "mask=FunctionMask(lambda i, j: i >= j)": attended(),
+    "mask=FunctionMask(lambda j, i: j > i)": attended(),
+    "attend(*(a[:, :, :2] for a in (q, k, v)), mask=attention_mask[:, 3:5] == 0)": attended(
+        q[:, :, :2], k[:, :, :2], v[:, :, :2], shown=OF_ROWS[..., 3:5]
+    ),
+    "mask=PaddingMask(lengths)": attended(shown=OF_ROWS[..., ::-1]),
+    "mask=PaddingMask([2, 0])": attended(shown=OF_ROWS),
+    "LearnedPE(8, 12, rng=0, **axes)(x)": x + table(12, 0)[LEFT],
+    "positions_from_mask(attention_mask[:, ::-1] == 0)": LEFT,
+    "attend(q, k, v, mask=CausalMask(), positions=np.asarray([0, 1, 2, 0, 1, 2]))": attended(
+        shown=CAUSAL & DOCUMENTS
+    ),
+    "segment_ids_from_lengths([0, 2, 6])": np.asarray([0, 0, 1, 1, 1, 1]),
+    "rope(q)": turned(q, pairs=NEIGHBOURS),
+    "rope(k)": turned(k, base=500_000.0, step=0.25),
+    "RoPE(8, 64, scale=4, **axes)(q)": turned(q, step=0.25),
+    "attend(rope(q), k, v)": ROTATED,
+    "attend(rope(q), rope(rope(k)), v)": ROTATED,
+    "RoPE(32, 64, **axes)(h.reshape(2, 6, 32))": turned(q).swapaxes(1, 2).reshape(2, 6, 32),
+    "rope(q[:, :, 5:])": turned(q[:, :, 5:], [5]),
+    "rope(q[:, :, :2], positions=np.asarray([[0, 4], [1, 5]]))": turned(
+        q[:, :, :2], [[[0, 1]], [[4, 5]]]
+    ),
+    APPLIED: turned(q, pairs=NEIGHBOURS),
+    'convert_layout(weight, "interleaved", "half", axis=0)': weight.reshape(4, 4, 2, 8)
+    .swapaxes(1, 2)
+    .reshape(32, 8),
+    "attend(q, *(np.tile(a[:, :2], (1, 2, 1, 1)) for a in (k, v)))": attended(
+        k=k[:, [0, 0, 1, 1]], v=v[:, [0, 0, 1, 1]], shown=ALL
+    ),
+    "attend(rope(q), rope(k), v, mask=CausalMask())": attended(
+        *(turned(a, base=500_000.0, step=0.25) for a in (q, k)), scale=0.25
+    ),
+    "attend(q / 8**0.5, k, v)": attended(shown=ALL),
+    "bias=ALiBiBias(4)": attended(bias=-S4 * abs(FROM - TO), shown=ALL),
+    "attend(q[:, :, 5:], k, v, bias=ALiBiBias(4)(1).transpose(2, 0, 1)[None])": attended(
+        q[:, :, 5:], bias=S4 * (TO - 5), shown=ALL
+    ),
+    "T5Bias(4, rng=0)(6)": pe.T5Bias(4, rng=0).embeddings[np.maximum(FROM - TO, 0)],
+    "relative_position_bucket(np.arange(3))": np.arange(3),
+    "cache, step = cache.step(1); step.store(keys, k[:, :, 4:5]); "
+    "cache.step(1)[1].store(keys.copy(), k[:, :, 4:5])[1]": k[:, :, :5],
+    "cache.step(5)[1].store(keys, k[:, :, :5])[1]": k[:, :, :5],
+    "attend(q[:, :, 3:4], keys, keys, mask=CausalMask())": attended(
+        q[:, :, 3:4], k[:, :, :4], k[:, :, :4], shown=ALL
+    ),
+    "cache.rewind(1); cache.step(1)[1].positions": np.asarray([[3]]),
+    "cache.take([1, 1]).step(1)[1].store(keys, k[[1, 1], :, 4:5])[1]": k[[1, 1], :, :5],
+    "output[:, :, -1]": np.stack([attended()[0, :, 3], attended()[1, :, 5]]),
+    "LearnedPE(8, 12, rng=1, **axes)(x)": x + table(12, 1)[2:8],
+    "AbsolutePE(8, 64, **axes)(x)": x
+    + np.concat(
+        [wave(TO[:, None] * 10_000.0 ** -(np.arange(4) / 4)) for wave in (np.sin, np.cos)], axis=-1
+    ),
+    "TokenEmbedding(12, 8, rng=0)(ids)": 8**0.5
+    * pe.TokenEmbedding(12, 8, rng=0).embeddings[:, [0, 0, 0, 1, 1, 1]],
+    "spherical_encoding(np.asarray([0.5]), np.asarray([2.0]), 1)": harmonics(0.5, 2.0),
+}
+LINES = list(lines())
 
 
-def are_same(first, second):
-    """Tell whether two arrays, or two values, are the same but for rounding."""
-    if not isinstance(first, np.ndarray):
-        return first == second
-    return first.shape == second.shape and np.allclose(first, second, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("mistake", EACH)
-def test_mistake(mistake):
-    if mistake.outcome == "error":
-        with pytest.raises((ValueError, TypeError), match=re.escape(mistake.error)):
-            mistake.wrong()
+@pytest.mark.parametrize(("line", "sign", "right"), LINES, ids=[line for line, *_ in LINES])
+def test_line(line, sign, right):
+    if sign == "none":
+        wrong, meant = value_of(line), MEANT[line]
+        assert np.shape(wrong) != meant.shape or not np.allclose(wrong, meant)
+        np.testing.assert_allclose(value_of(right), meant, rtol=0, atol=1e-12)
     else:
-        wrong, meant = mistake.wrong(), mistake.meant()
-        assert getattr(wrong, "shape", None) == getattr(meant, "shape", None)
-        assert are_same(wrong, meant) == (mistake.outcome == "right")
-    if mistake.right is not None:
-        assert are_same(mistake.right(), mistake.meant())
-    assert bool(mistake.write) == (mistake.outcome != "right")
+        with pytest.raises((TypeError, ValueError), match=re.escape(sign)):
+            value_of(line)
+        value_of(right)
 
 
-WARNED = [mistake for mistake in MISTAKES if mistake.outcome == "unknown"]
-
-
-@pytest.mark.parametrize("mistake", WARNED, ids=lambda mistake: mistake.what)
-def test_what_cannot_be_known_is_warned_of(mistake):
-    where, sentence = mistake.unknown
-    if "/" in where:
-        text = (PAGE.parents[1] / f"{where}.md").read_text(encoding="utf-8")
-    else:
-        text = reduce(getattr, where.split("."), pe).__doc__
-    assert " ".join(sentence.split()) in " ".join(text.split())
-    assert mistake.right is not None
-
-
-def test_the_page_lists_the_mistakes():
-    """`python tests/easy_mistakes.py` writes it."""
-    assert PAGE.read_text(encoding="utf-8") == page()
+def test_what_is_meant_has_a_line():
+    assert [line for line, sign, _ in LINES if sign == "none"] == list(MEANT)
 
 
 AXES = {"feature_axis": -1, "seq_axis": -2}

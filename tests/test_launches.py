@@ -220,7 +220,7 @@ def test_encodings_upload_nothing_in_a_later_call(backend, counter, dtype):
     calls = [
         (partial(sinusoidal_encoding, x, 64), 6),
         (partial(fourier_encoding, x, [7, 365.25]), 6),
-        (partial(cyclic_encoding, x, [7, 24, 365.25], [2, 1, 3]), 4),
+        (partial(cyclic_encoding, x, [7, 24, 365.25], [2, 1, 3]), 6),
         (partial(random_fourier_encoding, points, 64, rng=0), 6),
         (partial(grid_cell_encoding, points, [7, 365.25]), 6),
     ]
@@ -229,7 +229,7 @@ def test_encodings_upload_nothing_in_a_later_call(backend, counter, dtype):
         assert launches <= most, call
         assert others == [0, 0, 0, 0]
     encode = partial(cyclic_encoding, x, 365.25)
-    assert sum(counter.allocated(encode)) < 4 * encode().nbytes
+    assert sum(counter.allocated(encode)) < 5 * encode().nbytes
 
 
 def test_a_step_of_a_cache_uploads_once(backend, counter):

@@ -1,5 +1,6 @@
 """The code of the README and of the pages of docs/ is run, and their links lead somewhere."""
 
+import inspect
 import re
 from itertools import chain
 from pathlib import Path
@@ -18,35 +19,37 @@ ROOT = Path(__file__).parents[1]
 (write_pages,) = loaded(ROOT / ".ci" / "write_pages.py")
 README = ROOT / "README.md"
 # The code of these pages is run by tests of their own.
-ELSEWHERE = ("command_line", "larger_than_memory", "systems")
+ELSEWHERE = ("larger_than_memory", "systems")
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if "explorer" not in page.parts)
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
-CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A library, the code, and what it prints.
+BLOCK = r"^```python ?(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"
+CODE = re.compile(BLOCK, re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = (
     "cftime",
     "jax",
     "keras",
     "mlx",
-    "onnx",
     "rotary_embedding_torch",
     "torch",
     "transformers",
 )
-GPU = ("cupy", "cudnn")  # which need one, too
+GPU = ("cupy",)  # which needs one, too
 BLOCKS = [
     pytest.param(
         code,
+        printed,
         id=f"{page.stem}-{number}",
         marks=pytest.mark.library(library) if library in LIBRARIES else (),
     )
     for page in PAGES
-    for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
+    for number, (library, code, printed) in enumerate(CODE.findall(page.read_text("utf-8")))
     if library not in GPU
 ]
 ON_GPU = [
     pytest.param(library, code, marks=pytest.mark.needs("graphs") if "capture" in code else ())
-    for library, code in CODE.findall((ROOT / "docs/guide/cupy.md").read_text(encoding="utf-8"))
+    for library, code, _ in CODE.findall((ROOT / "docs/guide/cupy.md").read_text(encoding="utf-8"))
     if library in GPU
 ]
 LINKED = [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("examples/**/*.md")]
@@ -64,9 +67,13 @@ def run(code):
     exec(compile(code, "a block of code", "exec"), {})  # noqa: S102 - its own pages
 
 
-@pytest.mark.parametrize("code", BLOCKS)
-def test_code_block(code):
+@pytest.mark.parametrize(("code", "printed"), BLOCKS)
+def test_code_block(code, printed, capsys):
+    """It runs, and prints the text below it, or the comment of its line."""
     run(code)
+    told = [f"{text}\n" for text in re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)]
+    if printed or told:
+        assert capsys.readouterr().out == (printed or "".join(told))
 
 
 @pytest.mark.only_on("cupy")
@@ -80,41 +87,18 @@ def test_code_block_on_a_gpu(library, code):
 @pytest.mark.only_on("cupy")
 @pytest.mark.usefixtures("backend")
 def test_cupy_differs_by_one_line():
-    text = README.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if "import numpy as xp" in code)
-    run(code.replace("import numpy as xp", "import cupy as xp"))
+    codes = [code for _, code, _ in CODE.findall(README.read_text(encoding="utf-8"))]
+    codes = [code for code in codes if "import numpy as xp" in code]
+    assert len(codes) == 2
+    for code in codes:
+        run(code.replace("import numpy as xp", "import cupy as xp"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_fits_the_page(page):
     """The site has room for 100 columns on a screen of 1280 pixels."""
-    code = [code for _, code in CODE.findall(page.read_text(encoding="utf-8"))]
+    code = [code for _, code, _ in CODE.findall(page.read_text(encoding="utf-8"))]
     assert [line for line in "".join(code).splitlines() if len(line) > 100] == []
-
-
-PRINTING = {
-    README: "print(describe_mask",
-    ROOT / "docs" / "guide" / "check_your_own.md": "def attend",
-    ROOT / "docs" / "guide" / "masks.md": "print(describe_mask",
-    ROOT / "docs" / "guide" / "smoothing.md": "print(name",
-}
-
-
-@pytest.mark.parametrize("page", PRINTING, ids=lambda page: page.stem)
-def test_the_text_is_what_is_printed(page, capsys):
-    text = page.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if PRINTING[page] in code)
-    run(code)
-    assert f"```text\n{capsys.readouterr().out}```" in text
-
-
-@pytest.mark.parametrize("what", ["new_year", "from_hf_config"])
-def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
-    text = README.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if what in code)
-    run(code)
-    (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
-    assert printed == capsys.readouterr().out.strip()
 
 
 def test_numbers_of_five_lines_of_numpy():
@@ -163,97 +147,17 @@ def test_numbers_of_five_lines_of_numpy():
     assert not np.any(pe.attention_weights(q, q, mask=pe.CausalMask())[~mask])
 
 
-def test_numbers_of_the_guide_to_gaps():
-    """What it says of other imputers is in the tables that `examples/imputers.py` wrote."""
-    said = (ROOT / "docs/guide/gaps.md").read_text(encoding="utf-8")
-    said = " ".join(said[said.index("## How it compares") : said.index("## When not")].split())
-    written = (ROOT / "benchmarks/results/imputers.md").read_text(encoding="utf-8")
-    errors, bands, times = (
-        {
-            cells[0]: [float(cell.rstrip(" %")) for cell in cells[1:]]
-            for cells in (line.strip("| ").split(" | ") for line in part.splitlines()[4:])
-            if len(cells) > 1
-        }
-        for part in written.split("### ")[1:]
-    )
-    means, times = errors.pop("geometric mean"), times["geometric mean"]
-    assert len(means) == len(times) == 7
-    assert sum(min(row) == 1 for row in errors.values()) == 6
-    assert len(errors) == len(bands) == 8
-    assert "In six of the eight no other has a smaller error." in said
-    held = [row[0] for row in bands.values()]
-    assert f"hold {min(held):.0f} to {max(held):.0f} % of the values" in said
-    others = [1 / time for time in times[1:-1]]
-    assert f"{1 / times[-1]:.1f} times as long as a Kalman smoother" in said
-    assert f"{min(others):.0f} to {round(max(others), -2):.0f} times as long as the others" in said
-    months = errors["temperature of months, Nottingham, 6"]
-    assert f"{months[4]:.2f} and {months[3]:.2f} of its error in Nottingham" in said
-    assert f"{errors['Nile of years, 4'][3]:.2f} of its error in the Nile" in said
-
-
-def test_numbers_of_rotations_in_the_readme():
-    """At worst over three layouts, on one thread and on two, of the first table of bench.md."""
-    said = " ".join(README.read_text(encoding="utf-8").split())
-    text = (ROOT / "benchmarks/results/bench.md").read_text(encoding="utf-8")
-    worst = {}
-    for line in text.partition("Everything else")[0].splitlines()[4:]:
-        name, *cells = line.strip("| ").split(" | ")
-        if len(cells) >= 6 and all(cells[:6]):
-            copies = [float(cell.rstrip("*")) for cell in cells[:6]]
-            worst[name] = max(copies[:3]), max(copies[3:])
-    one, two = worst["this library, fused"]
-    this = "times as long as a copy of the array on one thread and {:.1f} times on two"
-    assert f"takes at most {one:.1f} {this}".format(two) in said
-    onnx, compiled, jax = (worst[name] for name in ("ONNX Runtime", "torch.compile", "JAX jit"))
-    assert "ONNX Runtime takes at worst {:.1f} and {:.1f} times as long".format(*onnx) in said
-    assert "torch.compile {:.0f} and {:.0f}, JAX {:.0f} and {:.0f}".format(*compiled, *jax) in said
-
-
-def timings():
-    """Return the times of bench.md in µs, by task, threads and name; "" is this library."""
-    units = {"µs": 1.0, "ms": 1e3, "s": 1e6}
-    text = (ROOT / "benchmarks/results/bench.md").read_text(encoding="utf-8")
-    found = {}
-    for line in text.partition("Everything else")[2].partition("Targets")[0].splitlines():
-        task, threads, own, others = [*line.strip("| ").split(" | "), "", "", "", ""][:4]
-        for name, value, unit in re.findall(r"(?:^|, )(.*?) ?([\d.]+) (µs|ms|s)\b", others):
-            found[task, threads, name] = float(value) * units[unit]
-        for value, unit in re.findall(r"^([\d.]+) (µs|ms|s)", own):
-            found[task, threads, ""] = float(value) * units[unit]
-    return found
-
-
-def test_numbers_of_the_page_of_speed():
-    text = (ROOT / "docs/results/speed.md").read_text(encoding="utf-8")
-    said, time = " ".join(text.split()), timings()
-    for row in re.findall(r"^\| (\d,\d+ tokens.*) \| (.*) \| (.*) \|$", text, re.MULTILINE):
-        task, *told = row
-        task, _, ours = task.partition(", `")
-        for threads, number in zip("12", told, strict=True):
-            of = f"attention, {task}", threads
-            own = time[(*of, "this library, (head, seq, heads)" if ours else "")]
-            ratio = own / time[(*of, "torch SDPA")]  # of times that are rounded to three digits
-            assert float(number) == pytest.approx(ratio, abs=0.015), row
-    tables = [
-        time[f"tables, {dtype}, 131,072 positions", "1", ""]
-        / time[f"tables, {dtype}, 131,072 positions", "1", "numpy.cos + numpy.sin, float64 angles"]
-        for dtype in ("float32", "float64")
-    ]
-    assert "takes {:.2f} (float32) and {:.2f} (float64)".format(*tables) in said
-    blocks = [
-        time["attention, 2,048 tokens", threads, ""]
-        / time["attention, 2,048 tokens", threads, "this library, unblocked"]
-        for threads in "12"
-    ]
-    assert (
-        "takes {:.2f} of the time of computing them at once, on two threads {:.2f}".format(*blocks)
-        in said
-    )
-    few = "few queries, 1 query, 16 keys", "1"
-    own = time[(*few, "")]
-    by_hand = own / time[(*few, "plain NumPy by hand")]
-    assert f"takes {own:.0f} µs, {by_hand:.2f} times as long as three lines of NumPy" in said
-    assert time[(*few, "this library, causal")] < 1.05 * own
+def test_names_of_arguments_are_parameters():
+    text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
+    table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
+    here = {
+        name
+        for row in re.findall(r"^\|.*\|(.*)\|$", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)=", row)
+    }
+    public = [getattr(pe, name) for name in pe.__all__ if name != "__version__"]
+    public += [pe.RoPE.__call__, pe.PaddingMask.from_attention_mask]
+    assert here <= {name for value in public for name in inspect.signature(value).parameters}
 
 
 @pytest.mark.complete
@@ -261,6 +165,7 @@ def test_every_public_name_has_a_page_in_the_reference():
     modules = (pe, plotting, sklearn, pe.xarray)
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     public.remove("positional_embeddings.__version__")
+    public += [f"positional_embeddings.{name}" for name in write_pages.contents.BESIDE]
     assert sorted(write_pages.contents.all_names()) == sorted(public)
 
 
@@ -276,7 +181,7 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
     for page in tmp_path.glob("*.rst"):
         text = page.read_text(encoding="utf-8")
         (module,) = re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE)
-        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
+        for names in re.findall(r":nosignatures:\n\n((?:   [\w.]+\n)+)", text):
             listed += [f"{module}.{name}" for name in names.split()]
     assert sorted(listed) == sorted(write_pages.contents.all_names())
     index = (ROOT / "docs/reference/index.rst").read_text(encoding="utf-8")
@@ -284,7 +189,7 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
 
 
 def test_the_front_door_is_short():
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 175
 
 
 def test_pictures_are_there_and_small():

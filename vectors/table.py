@@ -1,6 +1,6 @@
-"""Write the table of docs/guide/vectors.md: who passes how many vectors.
+"""Write the table of docs/results/vectors.md: who passes how many vectors.
 
-    python vectors/table.py [--peer NAME ...] [--output docs/guide/vectors.md]
+    python vectors/table.py [--peer NAME ...] [--output docs/results/vectors.md]
 
 Every peer has to be installed. With `--peer` only some are run, and printed.
 """
@@ -126,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Who passes how many vectors.")
     names = [*OURS, *RUNNERS, *PEERS]
     parser.add_argument("--peer", choices=names, action="append")
-    page = FOLDER.parent / "docs" / "guide" / "vectors.md"
+    page = FOLDER.parent / "docs" / "results" / "vectors.md"
     parser.add_argument("--output", type=Path, default=page)
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ from positional_embeddings.plotting import plot_attention, plot_encoding, plot_s
 figure, (encoding, mask, world) = plt.subplots(1, 3, figsize=(11, 3.1), width_ratios=(1, 0.8, 1.4))
 plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
 encoding.set_title("an encoding of positions")
-plot_attention(CausalMask() | SlidingWindowMask(7, 0), 32, ax=mask)
+plot_attention(CausalMask() | SlidingWindowMask(7, None), 32, ax=mask)
 mask.set_title("a causal mask with a window")
 legend = mask.get_legend()
 texts = [text.get_text() for text in legend.get_texts()]

@@ -10,8 +10,8 @@ from positional_embeddings.plotting import plot_attention
 LENGTH, BLOCK = 32, 8
 masks = {
     "causal": CausalMask(),
-    "causal, window of 10": CausalMask() | SlidingWindowMask(9, 0),
-    "the same, 2 global tokens": CausalMask() | (SlidingWindowMask(9, 0) & GlobalMask([0, 1])),
+    "causal, window of 10": CausalMask() | SlidingWindowMask(9, None),
+    "the same, 2 global tokens": CausalMask() | (SlidingWindowMask(9, None) & GlobalMask([0, 1])),
 }
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.7))
 for ax, (name, mask) in zip(axes, masks.items(), strict=True):

@@ -23,7 +23,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.plotting import plot_attention
 
-window = CausalMask() | SlidingWindowMask(7, 0)
+window = CausalMask() | SlidingWindowMask(7, None)
 print(describe_mask(window, 10))
 plot_attention(window, 32).set_title("no later key, and none farther than seven back")
 
@@ -52,5 +52,7 @@ ax.set_title("attention weights of one head")
 # of a window grows with the length, not with its square.
 
 long = np.random.default_rng(1).standard_normal((3, 1, 1, 20_000, 16), dtype=np.float32)
-output = scaled_dot_product_attention(*long, mask=CausalMask() | SlidingWindowMask(127, 0), **axes)
+output = scaled_dot_product_attention(
+    *long, mask=CausalMask() | SlidingWindowMask(127, None), **axes
+)
 print(output.shape)

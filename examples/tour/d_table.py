@@ -30,7 +30,7 @@ storms.head(3)
 # in one fold. The scores are R2: 1 is perfect, and 0 is the mean of all storms.
 
 season = PositionalEncoder(periods="year", harmonics=2)
-place = PositionalEncoder("spherical", degree=6)
+place = PositionalEncoder("spherical")
 columns = make_column_transformer((season, ["date"]), (place, ["latitude", "longitude"]))
 folds = {"cv": GroupKFold(5), "groups": storms.storm}
 encoded = make_pipeline(columns, RidgeCV([0.001, 0.1, 10]))

@@ -1,57 +1,14 @@
-"""The space of a call, and who asks for it."""
-
-import ast
-from pathlib import Path
+"""The space of a call."""
 
 import array_api_strict as strict
 import ml_dtypes
 import numpy as np
 import pytest
 
-import positional_embeddings
 from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
 from positional_embeddings.arrays.space import Space
-
-SRC = Path(positional_embeddings.__file__).parent
-
-# Rooms that call the public functions: arrays come to them from other libraries, too.
-OUTER_ROOMS = {"cli", "plotting", "sklearn", "xarray.py"}
-
-# What is asked on behalf of public functions, of several each.
-FOR_PUBLIC_FUNCTIONS = {
-    "spans.resolve_positions",
-    "spans.length_array",
-    "by_sequence._ByLength._check",
-    "lists.ListMask._groups",
-    "lists.ListMask._padded",
-    "lists.ListMask._sorted",
-    "weights.set_weights",
-    "weights._same",
-    "named.RandomFourier.encode",
-    "named._bounds",
-    "mask.Mask._space",
-    "features.real_coordinates",
-    "fourier_features.FourierFeatures._bound",
-    "fourier_features.FourierFeatures._shifted",
-    "learned.LearnedPE._lookup",
-    "cache.numbers_of",
-    "cache.KVStep._checked_axes",
-    "decoder.DecoderCache._begin",
-    "decoder.DecoderCache._checked_positions",
-    "decoder.DecoderCache._ahead_of",
-    "decoder.DecoderCache._checked",
-    "rotate.prepared",
-    "scores.scores_of",
-}
-
-# A function of the user returned the array.
-FOR_FUNCTIONS_OF_USERS = {
-    "rules.call_score_function",
-    "mask.FunctionMask._hides",
-    "function.FunctionBias._formula",
-}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +99,7 @@ def test_entries_by_indices_of_any_axes(backend):
 
 def test_a_library_that_is_not_known_can_do_nothing_more():
     can = ("can_write", "takes_out", "keeps_tables", "reads_values", "shows_tracing", "has_fmod")
-    is_so = ("compiles_kernels", "is_chunked", "records_gradients", "needs_elements")
+    is_so = ("compiles_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Space, name) for name in can + is_so)
     assert all(getattr(NumPy, name) for name in can)
     assert [name for name in can if not getattr(Strict, name)] == ["takes_out", "has_fmod"]
@@ -166,45 +123,6 @@ def test_totals_and_remainders(xp, size):
 def test_values_of_another_device_are_not_read():
     x = strict.zeros(3, device=strict.Device("device1"))
     assert space_of(x=x).values_on_host(x) is None
-
-
-def functions_of(node, names=()):
-    """Yield the names of each function, with those of the classes and functions around it."""
-    for child in ast.iter_child_nodes(node):
-        inner = names
-        if isinstance(child, ast.FunctionDef | ast.ClassDef):
-            inner = (*names, child.name)
-        if isinstance(child, ast.FunctionDef):
-            yield inner, child
-        yield from functions_of(child, inner)
-
-
-def asked_in(function):
-    """Tell whether a function itself, without inner ones, asks for the space of arrays."""
-    called = (n.func for n in ast.walk(function) if isinstance(n, ast.Call))
-    names = {getattr(f, "id", getattr(f, "attr", None)) for f in called}
-    return bool(names & {"space_of", "new_space"})
-
-
-def is_public(names):
-    *_, name = names
-    is_dunder = name.startswith("__") and name.endswith("__")
-    return names[0] in positional_embeddings.__all__ and (is_dunder or name[0] != "_")
-
-
-def test_the_space_is_asked_for_at_the_door_alone():
-    """Below a public function nothing asks what kind of array it has."""
-    found = set()
-    for path in SRC.rglob("*.py"):
-        room = path.relative_to(SRC).parts[0]
-        if room in OUTER_ROOMS | {"arrays"}:
-            continue
-        for names, function in functions_of(ast.parse(path.read_text())):
-            # A task of a chunked library gets arrays of another one.
-            is_task = names[-1].endswith("_chunk")
-            if asked_in(function) and not (is_public(names) or is_task):
-                found.add(".".join([path.stem, *names]))
-    assert found == FOR_PUBLIC_FUNCTIONS | FOR_FUNCTIONS_OF_USERS
 
 
 def test_subclasses_have_the_space_of_their_library():

@@ -273,7 +273,7 @@ def test_nobody_writes_to_a_cache():
 
 
 def test_lengths_of_a_library_decide_on_positions(backend):
-    if backend.name in ("dask", "cubed"):
+    if backend.name == "dask":
         with pytest.raises(TypeError, match="`lengths` must be a list or an array in memory"):
             KVCache(capacity=8, lengths=backend.array([3, 4]))
         return

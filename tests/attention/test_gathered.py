@@ -457,3 +457,12 @@ def test_many_lists_are_told_by_their_number():
     bounds = np.arange(2001)
     text = repr(ListMask.from_csr(bounds, np.zeros(2000, dtype=int)))
     assert text == "ListMask(<numpy.ndarray of shape (2000,)>, <2001 numbers>)"
+
+
+@pytest.mark.parametrize("lists", [[[], []], [(), []], np.zeros((2, 0), dtype=int)])
+def test_lists_of_no_keys_hide_all(lists):
+    assert ListMask(lists).dense(2).tolist() == [[[True], [True]], [[True], [True]]]
+    x = np.asarray([[1.0, 2.0]])
+    got = scaled_dot_product_attention(x, x, x, mask=ListMask(lists))
+    expected = scaled_dot_product_attention(x, x, x, mask=np.ones((2, 2), dtype=bool))
+    np.testing.assert_array_equal(got, expected)

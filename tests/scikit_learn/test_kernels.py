@@ -6,17 +6,14 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import gaussian_kde
 from sklearn.base import clone
 
-from positional_embeddings import spherical_encoding
 from positional_embeddings.sklearn import (
     AttentionRegressor,
-    CompactKernel,
     GaussianKernel,
     MaternKernel,
     PeriodicKernel,
@@ -48,17 +45,12 @@ def matern(r, nu):
     return (1 + {0.5: 0, 1.5: a, 2.5: a + a**2 / 3}[nu]) * math.exp(-a)
 
 
-def wendland(r):
-    return max(1 - r, 0) ** 4 * (4 * r + 1)
-
-
 # The weight of each kernel of length scale 3 at a distance.
 WEIGHTS = {
     "gaussian": (GaussianKernel(3.0), lambda d: math.exp(-(d**2) / 18)),
     "matern 1/2": (MaternKernel(3.0, nu=0.5), lambda d: matern(d / 3, 0.5)),
     "matern": (MaternKernel(3.0), lambda d: matern(d / 3, 1.5)),
     "matern 5/2": (MaternKernel(3.0, nu=2.5), lambda d: matern(d / 3, 2.5)),
-    "compact": (CompactKernel(3.0), lambda d: wendland(d / 3)),
 }
 
 
@@ -66,7 +58,7 @@ WEIGHTS = {
 def test_weights_at_a_distance(name):
     """A kernel widens where the nearest sample is farther than two widths."""
     kernel, weight = WEIGHTS[name]
-    width = 0.75 if name == "compact" else 3.0
+    width = 3.0
     for nearest in (0.0, 0.5, 1.9 * width, 2.1 * width, 5 * width):
         for further in (0.0, 0.4, 1.7, 2.6):
             x = np.array([[nearest], [nearest + further]])
@@ -82,7 +74,6 @@ def test_factors_of_a_product_have_weights_of_their_own():
     q = np.array([0.5, 0.2])
     for kernel, weight in (
         (MaternKernel(1.5, columns=[0]), lambda d: matern(d / 1.5, 1.5)),
-        (CompactKernel(6.0, columns=[0]), lambda d: wendland(d / 6)),
         (GaussianKernel(1.1, columns=[0]), lambda d: math.exp(-((d / 1.1) ** 2) / 2)),
     ):
         model = AttentionRegressor(kernel * GaussianKernel(0.8, columns=[1])).fit(x, y)
@@ -91,81 +82,51 @@ def test_factors_of_a_product_have_weights_of_their_own():
         assert model.predict(q[None]).item() == pytest.approx(expected)
 
 
-# Kernels of a sphere: smoothness, infinite if Gaussian, and a length scale in degrees.
-SPHERICAL = [(math.inf, 12.0), (1.5, 12.0), (2.5, 5.0), (10.0, 60.0), (0.5, 15.0)]
-
-
-def spherical(nu, scale, **options):
-    own = {"kernel": "gaussian"} if nu == math.inf else {"kernel": "matern", "nu": nu}
-    return SphereKernel(scale, **own, **options)
-
-
-def weight_on_the_equator(kernel, degrees):
-    """Return how much a sample so far from a query weighs, of one at the query that weighs 1."""
-    model = AttentionRegressor(kernel).fit([[0.0, 0.0], [0.0, degrees]], [0.0, 1.0])
-    share = model.predict([[0.0, 0.0]])[0]
-    return share / (1 - share)
-
-
-def series(nu, scale, degrees):
-    """The addition theorem by mpmath, of weights by degree (Borovitskiy et al. 2020), to 1023."""
-    with mpmath.workdps(25):
-        squared, x = mpmath.radians(scale) ** 2, mpmath.cos(mpmath.radians(degrees))
-        legendre, before, total = mpmath.mpf(1), mpmath.mpf(0), mpmath.mpf(0)
-        for n in range(1024):
-            exponent = squared * n * (n + 1) / 2
-            gaussian = nu == math.inf
-            weight = mpmath.exp(-exponent) if gaussian else (1 + exponent / nu) ** (-nu - 1)
-            total += (2 * n + 1) * weight * legendre
-            legendre, before = ((2 * n + 1) * x * legendre - n * before) / (n + 1), legendre
-        return float(total)
-
-
-@pytest.mark.parametrize(("nu", "scale"), SPHERICAL)
-def test_kernels_of_a_sphere_are_their_series(nu, scale):
-    at_once = series(nu, scale, 0.0)
-    for degrees in (0.3 * scale, scale, 2.5 * scale, 175.0):
-        got = weight_on_the_equator(spherical(nu, scale), degrees)
-        assert got == pytest.approx(series(nu, scale, degrees) / at_once, abs=1e-6)
-
-
-@pytest.mark.parametrize("nu", [1.5, 2.5, math.inf])
-def test_kernels_of_a_sphere_are_those_of_the_encoding(nu):
-    """Within its tolerance, at places of which the nearest is within two widths of the query."""
-    own = {"kernel": "gaussian"} if nu == math.inf else {"kernel": "matern", "nu": nu}
-    options = {"length_scale": 12 * 111.19493, "tolerance": 1e-4} | own
-    latitude, longitude = np.array([40.0, 50.0, 43.0]), np.array([7.0, 3.0, -9.0])
-    z = spherical_encoding(latitude, longitude, **options)
-    _, one, other = z[:, 0] @ z
-    model = AttentionRegressor(spherical(nu, 12.0))
-    model.fit(np.stack([latitude, longitude], axis=1)[1:], [0.0, 1.0])
-    assert model.predict([[40.0, 7.0]])[0] == pytest.approx(other / (one + other), abs=2e-4)
+def chord(one, other):
+    """The distance through a sphere of radius 1, by the haversine formula."""
+    (b, m), (c, n) = np.radians(one), np.radians(other)
+    half = math.sin((c - b) / 2) ** 2 + math.cos(b) * math.cos(c) * math.sin((n - m) / 2) ** 2
+    return 2 * math.sqrt(half)
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
-@pytest.mark.parametrize("scale", [1e-9, 0.01, 0.3])
-def test_small_kernels_of_a_sphere_are_those_of_a_plane(nu, scale):
-    for r in (0.5, 1.0, 2.0, 5.0):
-        plane = math.exp(-r * r / 2) if nu == math.inf else matern(r, nu)
-        got = weight_on_the_equator(spherical(nu, scale), r * scale)
-        assert got == pytest.approx(plane, abs=0.006)
+def test_kernels_of_a_sphere_are_those_of_the_chord(nu):
+    """Across the date line, near a pole and at the antipode of the query."""
+    own = {"kernel": "gaussian"} if nu == math.inf else {"nu": nu}
+    places = np.array([[10.0, 179.0], [12.0, -178.0], [89.0, 12.0], [-8.0, 0.5], [-10.0, -0.5]])
+    query, y = (8.0, 179.5), np.array([1.0, -2.0, 4.0, 0.5, 3.0])
+    for scale in (8.0, 90.0, 1e6):
+        r = [chord(query, place) / math.radians(scale) for place in places]
+        p = [math.exp(-(d**2) / 2) if nu == math.inf else matern(d, nu) for d in r]
+        kernel = SphereKernel(scale, local_linear=False, **own)
+        got = AttentionRegressor(kernel).fit(places, y).predict([query])
+        assert got.item() == pytest.approx(np.average(y, weights=p), rel=1e-9)
 
 
-@pytest.mark.parametrize("nu", [0.5, 1e300, math.inf])
-def test_large_kernels_of_a_sphere_weigh_all_alike(nu):
-    for scale in (1e6, 1e200):
-        assert weight_on_the_equator(spherical(nu, scale), 180.0) == pytest.approx(1, abs=1e-6)
+def test_planes_on_a_sphere_are_those_of_its_three_coordinates():
+    """At the poles and across the date line, as a regressor of the coordinates has them."""
+    rng = np.random.default_rng(0)
+    latitude, longitude = np.degrees(np.arcsin(rng.uniform(-1, 1, 40))), rng.uniform(-180, 180, 40)
+    b, m = np.radians(latitude), np.radians(longitude)
+    points = np.stack([np.cos(b) * np.cos(m), np.cos(b) * np.sin(m), np.sin(b)], axis=1)
+    places, y = np.stack([latitude, longitude], axis=1), rng.normal(size=40) + points[:, 2]
+    for local_linear in (None, True, False):
+        one = SphereKernel(20.0, local_linear=local_linear)
+        other = MaternKernel(math.radians(20.0), local_linear=local_linear)
+        mean, std = AttentionRegressor(one).fit(places, y).predict(places, return_std=True)
+        expected = AttentionRegressor(other).fit(points, y).predict(points, return_std=True)
+        np.testing.assert_allclose([mean, std], expected, rtol=1e-6)
+    assert (
+        abs(AttentionRegressor(SphereKernel(20.0)).fit(places, y).predict(places) - mean).max()
+        > 0.1
+    )
 
 
 def test_a_kernel_of_a_sphere_is_a_parameter_like_others():
-    kernel = SphereKernel(kernel="matern", nu=2.5, columns=["lon", "lat"])
+    kernel = SphereKernel(nu=2.5, columns=["lon", "lat"])
     for twin in (clone(kernel), pickle.loads(pickle.dumps(kernel))):
         assert twin.get_params() == kernel.get_params()
-        assert (
-            repr(twin)
-            == repr(kernel)
-            == ("SphereKernel(columns=['lon', 'lat'], kernel='matern', nu=2.5)")
-        )
+        assert repr(twin) == repr(kernel) == ("SphereKernel(columns=['lon', 'lat'], nu=2.5)")
     assert repr(SphereKernel(2.0)) == "SphereKernel(length_scale=2.0)"
     rng = np.random.default_rng(0)
     places = pd.DataFrame({"lon": rng.uniform(5, 11, 60), "lat": rng.uniform(45, 48, 60)})
@@ -272,6 +233,10 @@ def test_periods_of_times_are_spans():
     assert isinstance(resolved(GaussianKernel("loo"), TIMES).length_scale[0], float)
 
 
+def on_a_sphere(**options):
+    return resolved(SphereKernel(1.0, **options), np.arange(8.0).reshape(4, 2))
+
+
 WRONG = {
     "period": (
         lambda: resolved(PeriodicKernel("loo", 1.0)),
@@ -294,20 +259,16 @@ WRONG = {
         r"`length_scale` must be a positive number or \"loo\", got '36h'\.$",
     ),
     "kernel of a sphere": (
-        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="cauchy"), 1.0),
-        r"`kernel` must be 'gaussian' or 'matern', got 'cauchy'\.$",
-    ),
-    "smoothness without a kernel": (
-        lambda: weight_on_the_equator(SphereKernel(1.0, nu=1.5), 1.0),
-        r"`nu` must be left out without a `kernel`, got 1\.5\.$",
+        lambda: on_a_sphere(kernel="cauchy"),
+        r"`kernel` must be 'matern' or 'gaussian', got 'cauchy'\.$",
     ),
     "smoothness of a Gaussian": (
-        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="gaussian", nu=1.5), 1.0),
+        lambda: on_a_sphere(kernel="gaussian", nu=1.5),
         r"`nu` must be left out with the kernel 'gaussian', got 1\.5\.$",
     ),
     "smoothness": (
-        lambda: weight_on_the_equator(SphereKernel(1.0, kernel="matern", nu=0.4), 1.0),
-        r"`nu` must be 0\.5 or more, got 0\.4\.$",
+        lambda: on_a_sphere(nu=0.4),
+        r"`nu` must be 0\.5, 1\.5 or 2\.5, got 0\.4\.$",
     ),
 }
 

@@ -13,7 +13,6 @@ KERNELS = {
         "exp(-r) for nu = 0.5, (1 + a) exp(-a) with a = sqrt(3) r for 1.5, (1 + a + a^2 / 3) "
         "exp(-a) with a = sqrt(5) r for 2.5, r as for 'gaussian'."
     ),
-    "compact": "max(0, 1 - r)^4 (4 r + 1), r as for 'gaussian'.",
     "periodic": (
         "exp((cos a - 1) / b^2), a and b being 2 pi / period times x - y and times length_scale; "
         "the product over the columns."
@@ -27,7 +26,7 @@ KERNELS = {
 WORDS = "k(x, y) is, by kernel: " + " ".join(f"'{name}': {text}" for name, text in KERNELS.items())
 SOURCE = (
     "Rasmussen and Williams (2006), Gaussian Processes, equations 4.9, 4.14, 4.17 and 4.31; "
-    "Wendland (1995), phi(3, 1); Nadaraya (1964) and Watson (1964) for the mean"
+    "Nadaraya (1964) and Watson (1964) for the mean"
 )
 PARAMETERS = {
     "kernel": "name of the kernel",
@@ -93,8 +92,6 @@ def weight(o: dict[str, Any], x: Any, y: Any) -> Any:
     r = sqrt(sum(((mpf(x[i]) - mpf(y[i])) / mpf(s)) ** 2 for i, s in pairs))
     if name == "gaussian":
         return exp(-(r**2) / 2)
-    if name == "compact":
-        return max(mpf(0), 1 - r) ** 4 * (4 * r + 1)
     a = sqrt(mpf(2 * o["nu"])) * r
     return {0.5: mpf(1), 1.5: 1 + a, 2.5: 1 + a + a**2 / 3}[o["nu"]] * exp(-a)
 
@@ -152,14 +149,6 @@ CASES: list[tuple[str, str, str, dict[str, Any], list[Any], list[Any]]] = [
         one("matern", [1, 0.5], [0, 1], nu=1.5),
         PLANE,
         [[0.5, 0.25], [1.0, 1.0]],
-    ),
-    (
-        "compact",
-        "Samples from one length scale on weigh nothing.",
-        "",
-        one("compact", 2, [0]),
-        LINE,
-        [[0.25], [1.5], [3.25]],
     ),
     (
         "periodic",

@@ -22,7 +22,7 @@ def weights(p: dict[str, Any], x: Any, y: Any) -> Any:
         return Matern(scale, nu=p["nu"])(x, y)
     if p["kernel"] == "periodic":  # exp(-2 sin(pi d / period)^2 / l^2), l^2 in the angle
         return ExpSineSquared(2 * np.pi * scale / p["period"], p["period"])(x, y)
-    raise CannotError("no compact kernel, and none on a sphere")
+    raise CannotError("no kernel on a sphere")
 
 
 def kernel(p: dict[str, Any], x: dict[str, Any], _: str) -> dict[str, Any]:

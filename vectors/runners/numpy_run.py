@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -273,7 +273,7 @@ def kernel_of(written: dict[str, Any]) -> Any:
     if name == "product":
         return reduce(lambda a, b: a * b, map(kernel_of, p["factors"]))
     kernels = {"gaussian": sklearn.GaussianKernel, "matern": sklearn.MaternKernel}
-    kernels |= {"compact": sklearn.CompactKernel, "sphere": sklearn.SphereKernel}
+    kernels["sphere"] = partial(sklearn.SphereKernel, kernel="gaussian")
     return (kernels | {"periodic": sklearn.PeriodicKernel})[name](**p)
 
 

@@ -14,7 +14,7 @@ from positional_embeddings.plotting import plot_attention
 
 MASKS = {
     "causal": CausalMask(),
-    "causal, window of 512": CausalMask() | SlidingWindowMask(511, 0),
+    "causal, window of 512": CausalMask() | SlidingWindowMask(511, None),
 }
 BLOCK = 128
 lengths = np.asarray([512, 1024, 2048, 4096, 8192])

@@ -11,7 +11,6 @@ import numpy as np
 
 from positional_embeddings.sklearn import (
     AttentionRegressor,
-    CompactKernel,
     GaussianKernel,
     MaternKernel,
     PeriodicKernel,
@@ -21,7 +20,7 @@ KERNELS = {
     "Gaussian": GaussianKernel(1.0),
     "Matern, nu=0.5": MaternKernel(1.0, nu=0.5),
     "Matern, nu=1.5": MaternKernel(1.0),
-    "compact": CompactKernel(3.0),
+    "Matern, nu=2.5": MaternKernel(1.0, nu=2.5),
     "periodic": PeriodicKernel(4.0, 0.15),
     "periodic times Gaussian": PeriodicKernel(4.0, 0.15) * GaussianKernel(3.0),
 }

@@ -55,6 +55,10 @@ def inverse_frequencies(
     TypeError, ValueError
         If an argument is of the wrong kind or out of range.
 
+    See Also
+    --------
+    compute_frequencies : These times positions, which are angles.
+
     References
     ----------
     Su et al. (2021), RoFormer, equation 15.
@@ -78,7 +82,9 @@ def compute_frequencies(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    r"""Return the angles of the positions 0 to `seq_len` - 1.
+    r"""Return angles, frequency times position, of the positions 0 to `seq_len` - 1.
+
+    The name is that of PositionalEmbeddings.jl. `inverse_frequencies` has the frequencies alone.
 
     Parameters
     ----------
@@ -102,6 +108,10 @@ def compute_frequencies(
     ------
     TypeError, ValueError
         If an argument is of the wrong kind or out of range.
+
+    See Also
+    --------
+    inverse_frequencies : The frequencies themselves.
 
     References
     ----------

@@ -1,11 +1,16 @@
 """Error messages: the argument, what it must be, what came, and what to pass in its place."""
 
+import sys
 from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
+from warnings import warn
 
 # Characters of a value in a message.
 _LONGEST_SHOWN = 500
+
+# Packages that a warning does not point into.
+_NOT_THE_USER = "positional_embeddings", "sklearn"
 
 
 def wrong_value(name: str, requirement: str, got: object, hint: str = "") -> ValueError:
@@ -49,6 +54,14 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of more digits than Python prints
         return f"{type_name(value)} of more digits than can be printed"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn of a line of the user, below which all is of this library or of scikit-learn."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - before Python 3.12 there is no other way
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warn(message, kind, stacklevel=level)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

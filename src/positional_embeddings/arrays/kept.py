@@ -7,8 +7,7 @@ from operator import index
 from sys import getsizeof
 from typing import Any, TypeVar
 
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.quiet import is_compiling
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
 from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")

@@ -76,7 +76,7 @@ def scaled_dot_product_attention(
         NaN or infinite; the output of a query that may attend to no key is zero. If None, each
         query sees all keys: a decoder needs ``CausalMask()``.
 
-        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
+        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, None)``, fits any layout. Keys
           that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
           to others by ``|``, are gathered: time and memory grow as its lists.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
@@ -111,16 +111,14 @@ def scaled_dot_product_attention(
         positions of the queries if only `positions` are given. Where positions of several documents
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it asks a mask, or one that is equal, and a bias once for all layers, also the arrays and
-        functions in them. If the cache is a ring, a query sees no more than the ring keeps for it.
-        An array and a function for `mask` or `bias` do not depend on positions: with a step a
-        function is an error, and so is an array unless indices are positions: without padding,
-        without a ring, and for the keys that `store` returns.
+        it evaluates equal masks and biases once for all layers, with the arrays and functions in
+        them. If the cache is a ring, a query sees no more than the ring keeps for it. An array and
+        a function for `mask` or `bias` go by indices, not by positions: with a step a function is
+        an error, and so is an array where its indices are no positions, as with padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks. All are computed at once where a library without loops computes later, and no
-        `Mask` leaves out keys.
+        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
     enable_gqa : bool, default False
         Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
         it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
@@ -174,8 +172,8 @@ def scaled_dot_product_attention(
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
-    is sharded over devices gathers it: a `block_size` of all queries and keys has none.
+    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
+    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
 
     With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
     `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
@@ -187,8 +185,8 @@ def scaled_dot_product_attention(
 
     With a mask, a bias or positions, a query that attends to a key or a value that is not finite
     gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value is
-    in the output of its feature, with a weight of 0 as NaN, a score of minus infinity has no
+    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
+    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
     weight, and a query with no other score gets zeros.
 
     References
@@ -199,9 +197,17 @@ def scaled_dot_product_attention(
 
     Examples
     --------
-    A query that matches the first key three times as well as the second:
+    Three axes are features first, (head, seq, heads * batch). Name the axes of (batch, seq, head):
 
     >>> import numpy as np
+    >>> x = np.cos(np.arange(64.0 * 5 * 8)).reshape(64, 5, 8)
+    >>> first = scaled_dot_product_attention(x, x, x)
+    >>> last = scaled_dot_product_attention(x.T, x.T, x.T, feature_axis=-1, seq_axis=-2)
+    >>> bool(np.all(abs(last.T - first) < 1e-12))
+    True
+
+    A query that matches the first key three times as well as the second:
+
     >>> q, k = np.ones((1, 1)), np.log([[3.0, 1.0]])
     >>> v = np.asarray([[0.0, 8.0]])
     >>> scaled_dot_product_attention(q, k, v).round(2)
@@ -213,7 +219,7 @@ def scaled_dot_product_attention(
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> x = np.ones((2, 4096))
-    >>> mask = CausalMask() | SlidingWindowMask(255, 0)
+    >>> mask = CausalMask() | SlidingWindowMask(255, None)
     >>> scaled_dot_product_attention(x, x, x, mask=mask).shape
     (2, 4096)
 
@@ -333,7 +339,7 @@ def attention_weights(
         way: Any = on_cupy if space.compiles_kernels else at_once
         way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
-    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
 # Types of numbers and options by which a step knows a call again: True is not 1.

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
@@ -68,8 +67,8 @@ class KVCache(_Value):
     `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
     of these what the mask lets it see.
 
-    Each step stores its tokens after the last ones. To go on from an earlier cache in the same
-    buffers, `rewind` it, by 0 if it is the one to go on from.
+    Each step stores its tokens after the last ones. To continue an earlier cache in the same
+    buffers, `rewind` it by 0.
 
     Parameters
     ----------
@@ -225,7 +224,6 @@ class KVCache(_Value):
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
-    @answered  # integers give no warnings, and it is called for each token
     def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
 
@@ -389,8 +387,8 @@ class KVCache(_Value):
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
 
-        A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
-        from an earlier cache.
+        Steps of the result may overwrite later tokens in the buffers. Rewind an earlier cache by 0
+        to continue it.
 
         Parameters
         ----------
@@ -531,7 +529,6 @@ class KVStep(_Value):
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
-    @answered  # it computes nothing, and is called twice for each layer
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 

@@ -1,4 +1,4 @@
-"""Attention on arrays of dask and cubed: the online softmax across chunks of keys.
+"""Attention on arrays of dask: the online softmax across chunks of keys.
 
 A task takes a chunk of queries and one of keys, and returns the weighted sums of these values
 alone, the total of their weights and the maximum of their scores. What the chunks of keys give is

@@ -35,6 +35,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     space, (lists, others) = scores.space, scores.mask._split_lists()
     columns = value.shape[-1] + scores.with_lse
+    key, value = space.with_rows(key), space.with_rows(value)
     inputs = _Inputs(scores, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
     outputs = [_of_group(inputs, query, *group) for group in groups]
@@ -54,6 +55,7 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*row_lengths(query, key), query.shape[-2], columns)
         return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
+    key = space.with_rows(key)
     inputs = _Inputs(scores, others, mask._largest is None, key, None, columns)
     return _of_group(inputs, query, None, lists)
 

@@ -175,15 +175,16 @@ class RoPEMultiHeadAttention(WeightedLayer):
         by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
 
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
-        wide = space.astype(x, dtype)
+        with space.undisturbed(x):
+            wide = space.astype(x, dtype)
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        output = _projected(self.Wo, merged, space)
-        return space.astype(output, x.dtype)  # type: ignore[no-any-return]
+        with space.undisturbed(x):
+            return space.astype(_projected(self.Wo, merged, space), x.dtype)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:

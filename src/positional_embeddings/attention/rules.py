@@ -8,7 +8,6 @@ from positional_embeddings.arguments.spans import first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
 from positional_embeddings.attention.cache import POSITIONS, KVStep
@@ -193,7 +192,7 @@ def call_score_function(
     kind: str, function: ScoreFunction, q_idx: Array, k_idx: Array
 ) -> tuple[str, Array]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", as_caller(function, q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

@@ -31,8 +31,8 @@ def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> A
     ----------
     query_positions, key_positions : array, shape (seq,) or (seq, batch)
         Positions of queries and of keys, integer or real. Those of float16 must be within 2047,
-        and of bfloat16 within 255: from there on integers are missing. Not checked are values
-        that cannot be read, in a trace, lazy or on a GPU: these are taken as they are.
+        and of bfloat16 within 255: beyond, integers are missing. Values in a trace, lazy or on a
+        GPU are not checked.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def subtract_positions(query: Array | None, key: Array, space: Space) -> Array:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
-    with space.without_chunk_warnings():
+    with space.without_chunk_warnings(), space.undisturbed(key):
         return key[None, ...] - query[:, None, ...]
 
 

@@ -21,8 +21,8 @@ class RelativePE(Bias):
     Parameters
     ----------
     max_distance : int
-        Distance from which on all relative positions of a sign share a vector, positive,
-        at most 2**48.
+        Largest distance with a vector of its own in each direction, which farther ones share,
+        positive, at most 2**48.
     embedding_size : int
         Number of features, positive, at most 2**20.
     init_std : float, default 0.02

@@ -180,7 +180,7 @@ class T5Bias(bias.Bias):
     num_buckets : int, default 32
         Number of buckets, at most 1024.
     max_distance : int, default 128
-        Distance from which on all share the last bucket, at most 2**128.
+        All distances from this one on share the last bucket; at most 2**128.
     init_std : float, default 0.02
         Standard deviation of the normal distribution that the table is drawn from.
     rng : int or numpy.random.Generator, optional

@@ -67,7 +67,8 @@ def by_chunks(
     a first axis in place of the features.
     """
     if not space.is_chunked:
-        return encode(*coordinates, space=space)
+        with space.undisturbed(coordinates[0]):
+            return encode(*coordinates, space=space)
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:
@@ -203,15 +204,15 @@ def wavelength(name: str, value: Array) -> float:
     return number
 
 
-def smoothness(nu: float | None, least: float = 0.1) -> float:
+def smoothness(nu: float | None) -> float:
     """Return the smoothness of a Matern kernel, 1.5 if none is given, after checking its range.
 
     Below 0.1 the tails of its spectrum are too heavy for floating-point numbers.
     """
     number = checks.positive_number("nu", 1.5 if nu is None else nu)
-    if number < least:
-        raise wrong_value("nu", f"be {least} or more", number)
-    return number
+    if number < 0.1:
+        raise wrong_value("nu", "be 0.1 or more", number)
+    return float(number)
 
 
 @host_constant

@@ -62,7 +62,7 @@ def fourier_encoding(
     See Also
     --------
     octave_wavelengths, log_wavelengths : Wavelengths to give.
-    cyclic_encoding : Harmonics of a period, with exact wrapping.
+    cyclic_encoding : Harmonics of periods.
 
     References
     ----------

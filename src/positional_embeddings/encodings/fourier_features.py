@@ -55,9 +55,8 @@ class FourierFeatures(checks.CheckedLayer):
         Each cosine, or all cosines, before the sines.
     digits : str or tuple of str, optional
         The frequencies in cycles, of 60 digits, separated by blanks: one text for each coordinate.
-        They are what `sinusoidal` and others make their `frequencies` of, so that
-        ``dataclasses.replace`` keeps points far from 0 exact. If None, the `frequencies` are taken
-        as the very numbers that floats are.
+        `sinusoidal` and others give them, so that ``dataclasses.replace`` keeps points far from 0
+        exact. If None, the `frequencies` are exact as they are.
 
     Raises
     ------
@@ -287,7 +286,9 @@ class FourierFeatures(checks.CheckedLayer):
             what = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
             raise wrong_value("offsets", what, f"shape {origins.shape}")
         origins = np.repeat(np.broadcast_to(origins, (len(lengths), 2)), 3, axis=0)
-        return replace(cells, phases=-np.sum(cells.frequencies * origins, axis=1))
+        with namespace.quiet():
+            phases = -np.sum(cells.frequencies * origins, axis=1)
+        return replace(cells, phases=phases)
 
     def encode(self, points: AnyArray, /, *, dtype: Dtype | None = None) -> Array:
         """Return the features of points.
@@ -396,7 +397,7 @@ class FourierFeatures(checks.CheckedLayer):
         return self._bound(a, b, 1)  # type: ignore[no-any-return]
 
     def unbind(self, a: ArrayT, b: ArrayT, /) -> ArrayT:
-        """Return the encodings of what is left of points `a` without points `b`.
+        """Return the encodings of differences of points, from the encodings of both.
 
         Parameters
         ----------
@@ -417,7 +418,7 @@ class FourierFeatures(checks.CheckedLayer):
         return self._bound(a, b, -1)  # type: ignore[no-any-return]
 
     def kernel(self, difference: AnyArray, /, *, dtype: Dtype | None = None) -> Array:
-        r"""Return what the scalar product of the encodings of two points is.
+        r"""Return the scalar product of the encodings of two points, from their difference.
 
         Parameters
         ----------
@@ -473,21 +474,20 @@ class FourierFeatures(checks.CheckedLayer):
             wave. With fewer than 4, a neighbouring peak may be found.
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
-            encoding is a sum of. If None, one. Beyond the number that it is a sum of, points are
-            invented, whose strength is small, and the others move a little.
+            encoding is a sum of. If None, one. If the encoding holds fewer, the further points are
+            noise of small strength, and the others move a little.
         return_strength : bool, default False
             Also return how strong each point is in the encoding.
 
         Returns
         -------
         points : array, shape (coordinates, *S), or S; (count, coordinates, *S) with a `count`
-            Points within the bounds, those that are found first, such as in a weighted sum the
-            heaviest, first; in the dtype of `encoding`, float32 for half precision. NaN where no
-            point is similar.
+            Points within the bounds, the strongest of a sum first; in the dtype of `encoding`,
+            float32 for half precision. NaN where no point is similar.
         strengths : array, shape S, or (count, *S) with a `count`
             With `return_strength`: the factors on the encodings of the points in the sum, 1 for
-            the encoding of a point alone. Those of invented points are what noise and other
-            points leave over, and 0 or less where no point is similar.
+            the encoding of a point alone. Small for points that are noise, and 0 or less where no
+            point is similar.
 
         Raises
         ------
@@ -500,8 +500,8 @@ class FourierFeatures(checks.CheckedLayer):
         Notes
         -----
         The encodings of a grid are made once a call, for all encodings. Points of a sum are found
-        one by one in what is left over, and then each again without the others: without noise they
-        are as exact as one point, to rounding, if they are apart by more than the kernel is wide.
+        one by one, each after the others are subtracted, and then refined in the same way. Without
+        noise they are exact to rounding, if they are farther apart than the kernel is wide.
 
         Examples
         --------
@@ -520,7 +520,8 @@ class FourierFeatures(checks.CheckedLayer):
         space = space_of(encoding=encoding)
         self._check_encoding("encoding", encoding, space)
         most = 1 if count is None else checks.feature_count("count", count)
-        grid = self._grid(bounds, resolution)
+        with namespace.quiet():  # a wave along one coordinate has no cycle along others
+            grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
         arguments = "decode", decode, [encoding], most * (size + 1), space.dtype, space
         rows = features.by_chunks(*arguments, is_stacked=True)
@@ -559,8 +560,10 @@ class FourierFeatures(checks.CheckedLayer):
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        of_b = angle_sum(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
-        return self._turned(a, (sign * of_b[0], of_b[1]), space)
+        phasors = tuple(features.column(x, 0, space) for x in parts)
+        with space.undisturbed(b):
+            sin, cos = angle_sum(self._pair(b, space), phasors)
+            return self._turned(a, (sign * sin, cos), space)
 
     def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
@@ -569,9 +572,10 @@ class FourierFeatures(checks.CheckedLayer):
 
     def _turned(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
-        joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
-        return space.astype(joined, encoding.dtype)
+        with space.undisturbed(encoding):
+            pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
+            joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
+            return space.astype(joined, encoding.dtype)
 
     def _check_points(self, name: str, points: Array) -> None:
         """Check that points have as many coordinates on their first axis as the frequencies."""

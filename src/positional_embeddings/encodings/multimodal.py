@@ -60,8 +60,8 @@ def multimodal_positions(
     positions : array, shape (3, seq)
         Frame, row and column of each token: positions for a `RoPE` with three `sections`.
     following : int
-        The position of the next token, one more than the largest: as transformers goes on. After a
-        video whose frames outlast its rows and columns, text of the same `parts` begins before it.
+        The position of the next token, one more than the largest, as in transformers. Text of the
+        same `parts` after a video with more frames than rows and columns begins before it.
 
     Raises
     ------

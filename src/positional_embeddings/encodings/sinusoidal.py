@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
@@ -72,9 +71,8 @@ def sinusoidal_encoding(
     ----------
     positions : array
         Integer or real positions of any shape, sign and order; real ones beyond 2**63
-        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: from there
-        on integers are missing. Not checked are values that cannot be read, in a trace, lazy or
-        on a GPU: these are taken as they are.
+        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: beyond, integers
+        are missing. Values in a trace, lazy or on a GPU are not checked.
     dim : int
         Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
         with zeros if `endpoint` is True.
@@ -367,7 +365,6 @@ class AbsolutePE(checks.CheckedLayer):
         return encoding  # type: ignore[no-any-return]
 
     @property
-    @public
     def embeddings(self) -> HostArray:
         """Table, float64 NumPy array (embedding_size, max_len), read-only."""
         return self._tables.on_host()[0]

@@ -1,13 +1,12 @@
 """Covariances of places on a sphere: the weights of the degrees of spherical harmonics."""
 
-from functools import lru_cache
-from math import expm1, inf, log, pi, sqrt
+from math import inf, pi
 from typing import Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.encodings.features import smoothness
 
 Kernel = Literal["gaussian", "matern"]
@@ -17,8 +16,6 @@ HIGHEST_DEGREE = 1023  # it has 2**20 features
 _EARTH_RADIUS = 6371.0088  # km, the mean radius of the IUGG
 _LEAST_LENGTH, _MOST_LENGTH = 2.0**-30, 2.0**30  # radians
 _TOLERANCE = 0.01
-# Angles at which a covariance is computed: lines between them are within 1e-5 of it.
-_ANGLES = 4096
 
 
 class Spectrum(NamedTuple):
@@ -32,7 +29,10 @@ def spectrum_of(
     kernel: str, length_scale: float | None, length_unit: str, nu: float | None
 ) -> Spectrum:
     """Return a kernel after checking the options."""
-    nu = smoothness_of(kernel, nu)
+    checks.choice("kernel", kernel, get_args(Kernel))
+    if kernel == "gaussian":
+        checks.left_out("with the kernel 'gaussian'", nu=nu)
+    smooth = inf if kernel == "gaussian" else smoothness(nu)
     checks.choice("length_unit", length_unit, get_args(LengthUnit))
     if length_scale is None:
         raise wrong_value("length_scale", "be given with a `kernel`", "None")
@@ -41,16 +41,7 @@ def spectrum_of(
     if not _LEAST_LENGTH <= radians <= _MOST_LENGTH:
         what = "be between 2**-30 and 2**30 radians, of which one is 6371 km"
         raise wrong_value("length_scale", what, f"{length_scale} {length_unit}")
-    return Spectrum(radians, nu)
-
-
-def smoothness_of(kernel: str, nu: float | None, least: float = 0.1) -> float:
-    """Return the smoothness of a kernel, infinite if Gaussian, after checking the options."""
-    checks.choice("kernel", kernel, get_args(Kernel))
-    if kernel == "gaussian":
-        checks.left_out("with the kernel 'gaussian'", nu=nu)
-        return inf
-    return float(smoothness(nu, least))
+    return Spectrum(radians, smooth)
 
 
 def _log_weights(squared: Array, length_scale: float, nu: float) -> Array:
@@ -102,21 +93,3 @@ def amplitude_steps(length_scale: float, nu: float) -> list[float]:
     logs = _log_weights(degree * (degree + 1), length_scale, nu) / 2
     first = np.sqrt(4 * pi * _parts(length_scale, nu)[0])
     return np.append(first, np.exp(np.diff(logs))).tolist()  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=64)
-def covariances(length_scale: float, nu: float) -> tuple[HostArray, HostArray]:
-    """Return distances through the sphere in length scales, and the covariance at each.
-
-    It is the series to the highest degree. Where half of these degrees are too few to keep the
-    tolerance, the sphere is flat: the shape is that of the least length scale for which they do.
-    """
-    within = log(1 / _TOLERANCE)
-    if nu < inf:
-        within = nu * expm1(within / nu)
-    least = 2 * sqrt(2 * within) / HIGHEST_DEGREE
-    length_scale = min(max(length_scale, least), _MOST_LENGTH)
-    angles = pi * np.linspace(0, 1, _ANGLES) ** 2  # dense near 0, where the kernel falls
-    parts = _parts(length_scale, nu)[:-1]
-    series = np.polynomial.legendre.legval(np.cos(angles), parts)
-    return 2 * np.sin(angles / 2) / length_scale, series

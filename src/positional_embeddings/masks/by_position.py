@@ -251,8 +251,8 @@ class GlobalMask(Mask):
     TypeError
         If `indices` are not integers.
     ValueError
-        If one is negative, where it can be read, or they do not have one axis. A device is not
-        waited for, to read them.
+        If they do not have one axis, or one is negative, where it can be read. Indices on a
+        device are not read.
 
     References
     ----------

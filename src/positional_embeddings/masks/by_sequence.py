@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
@@ -80,6 +80,14 @@ class PaddingMask(_ByLength):
     lengths: Sequence[int] | AnyArray = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
 
+    def __post_init__(self) -> None:
+        lengths = self.lengths
+        rows = lengths if isinstance(lengths, list | tuple) else ()
+        if getattr(lengths, "ndim", 1) == 2 or any(isinstance(row, list) for row in rows):
+            hint = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
+            raise wrong_value("lengths", "have shape (batch,)", shown(lengths), hint)
+        super().__post_init__()
+
     @classmethod
     def from_attention_mask(
         cls, attention_mask: AnyArray, /, side: Side = "right"
@@ -125,12 +133,15 @@ class PaddingMask(_ByLength):
             token = xp.astype(numbers, xp.bool)
             earlier, later = token[:, :-1], token[:, 1:]
             other = xp.any(numbers != xp.astype(token, numbers.dtype))
-            misplaced = xp.any(later & ~earlier if side == "right" else earlier & ~later)
-            if space.is_true(other | misplaced):  # a device is waited for once
+            elsewhere = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
+            if space.is_true(other | elsewhere.pop(side)):  # a device is waited for once
                 if space.is_true(other):
                     raise wrong_value(name, "hold 1 at tokens and 0 at padding", "other numbers")
                 what = f"have its padding on the {side} of each sequence, as `side` says"
                 hint = f" SegmentMask({name}.T - 1) has its padding anywhere."
+                for other_side, is_elsewhere in elsewhere.items():
+                    if not space.is_true(is_elsewhere):
+                        hint = f" Pass side={other_side!r}, where it is."
                 raise wrong_value(name, what, "padding elsewhere", hint)
         lengths = xp.sum(xp.astype(numbers, space.integer), axis=1, dtype=space.integer)
         return cls(lengths, side)

@@ -157,9 +157,9 @@ def to_attend(
     array of bool, shape (batch or 1, 1, query, key)
         What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
         ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take. An axis of length 1 in
-        an array stays so. ONNX Runtime takes the axis of queries only in full, as that of a
-        value is. Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds
-        a bias to scores ``mask_to_bias(~to_attend(...))``.
+        an array stays so. ONNX Runtime needs the axis of queries in full, as a `Mask` gives it.
+        Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds a bias to scores
+        ``mask_to_bias(~to_attend(...))``.
 
     Raises
     ------
@@ -228,8 +228,8 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        A mask that holds arrays of another library than NumPy, which are not read, makes every
-        block that it can hide a part of one that is seen in part.
+        Arrays of other libraries than NumPy are not read: a block of which such a mask may hide a
+        part counts as seen in part.
     q_len, k_len : int
         Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int

@@ -80,7 +80,7 @@ def describe_mask(
     A `Mask` is evaluated only where it is drawn:
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
-    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, 0), 4, 8, most=6))
+    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, None), 4, 8, most=6))
           key
           01:67
     query

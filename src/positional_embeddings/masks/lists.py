@@ -71,7 +71,7 @@ class ListMask(Mask):
     def from_csr(cls, indptr: Sequence[int] | AnyArray, indices: AnyArray) -> "ListMask":
         """Return the mask of lists of any lengths, as a matrix in CSR format has them.
 
-        An attention computes lists of like lengths together, so that a long one costs no others.
+        An attention computes lists of like lengths together, so that a long one slows no others.
 
         Parameters
         ----------
@@ -103,7 +103,12 @@ class ListMask(Mask):
     def __post_init__(self) -> None:
         indices, indptr = self.indices, self.indptr
         if indptr is None and _are_of_any_lengths(indices):
-            lists = [integers_of_list("indices", list(keys)) for keys in indices]
+            lists = []
+            for query, keys in enumerate(indices):
+                lists.append(integers_of_list(f"indices[{query}]", list(keys)))
+                if lists[-1].ndim != 1 or lists[-1].dtype.kind != "i":
+                    what = "be a list or an array of integers"
+                    raise wrong_type(f"indices[{query}]", what, shown(keys))
             indices, indptr = np.concat(lists), np.cumsum([0, *map(len, lists)])
         elif isinstance(indices, list | tuple | range):
             indices = integers_of_list("indices", indices)
@@ -114,7 +119,8 @@ class ListMask(Mask):
         if not is_dtype(indices.dtype, "signed integer", space.xp):
             came = dtype_name(indices.dtype)
             of_pairs = f" A matrix of pairs is {_OF_CSR} scipy.sparse.csr_array(matrix)."
-            hint = of_pairs if came == "bool" else ""
+            of_objects = " Each list is a list, a tuple or an array of integers."
+            hint = {"bool": of_pairs, "object": of_objects}.get(came, "")
             raise wrong_type("indices", "have a signed integer dtype", came, hint)
         shape, is_csr = tuple(indices.shape), indptr is not None
         if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
@@ -252,7 +258,9 @@ def _are_of_any_lengths(lists: Any) -> bool:
     is_of_objects = isinstance(lists, np.ndarray) and lists.dtype == object and lists.ndim == 1
     if not ((is_of_objects or isinstance(lists, list | tuple)) and len(lists)):
         return False
-    if not all(hasattr(keys, "__len__") and getattr(keys, "shape", None) != () for keys in lists):
+    if not all(
+        isinstance(keys, list | tuple | range) or getattr(keys, "shape", ()) for keys in lists
+    ):
         return False
     return is_of_objects or len(set(map(len, lists))) > 1
 

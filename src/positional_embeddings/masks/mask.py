@@ -16,7 +16,6 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Counted, Places, Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
@@ -39,9 +38,9 @@ class Mask(WeightedLayer):
     Examples
     --------
     >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
-    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask = CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask
-    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    CausalMask() | SlidingWindowMask(2, None) | PaddingMask([3, 5])
     >>> mask.dense(5).shape
     (5, 5, 2)
     >>> mask.key_ranges(4, 5, k_len=5)
@@ -150,7 +149,7 @@ class Mask(WeightedLayer):
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return which keys some queries can see at most.
+        """Return the ranges of keys that some queries may see.
 
         Nothing is read from a device, and nothing is computed early: the answer is all keys
         if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
@@ -395,7 +394,7 @@ class NotMask(_Combined):
 class FunctionMask(Mask):
     """A mask from a function of positions.
 
-    It is asked block by block, and may hide anything: no key is passed over.
+    It is evaluated block by block. No keys are skipped, since any may be seen.
 
     Parameters
     ----------
@@ -425,7 +424,7 @@ class FunctionMask(Mask):
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
-        hidden = as_caller(self.function, *positions)
+        hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))
@@ -452,11 +451,11 @@ def frozen_integers(array: Array) -> Array:
 def integers_of_list(name: str, numbers: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = np.asarray(numbers, dtype=None if len(numbers) else np.int64)
+        array: HostArray = np.asarray(numbers)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(numbers)) from None
-    return array
+    return array if array.size else array.astype(np.int64)
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:

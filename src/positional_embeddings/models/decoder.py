@@ -8,7 +8,6 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
@@ -56,7 +55,7 @@ class DecoderCache(WeightedLayer):
     Parameters
     ----------
     layers : tuple of AttentionLayer or None
-        What the attention of each layer does; None for a layer without.
+        What the attention of each layer does; None for a layer without attention.
     caches : tuple of KVCache
         One for each distinct `window` of the layers; a window is a ring.
     buffers : list of tuple or None
@@ -203,7 +202,6 @@ class DecoderCache(WeightedLayer):
         """Number of tokens of each sequence so far, (batch,)."""
         return self.caches[0].lengths
 
-    @answered  # as `KVCache.step`
     def step(
         self, tokens: int | AnyArray | Sequence[Any], /, *, positions: AnyArray | None = None
     ) -> tuple["DecoderCache", "DecoderStep"]:

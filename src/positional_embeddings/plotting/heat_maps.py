@@ -206,7 +206,7 @@ def plot_attention(
     """Plot a mask, a bias or weights, one row for each query and one column for each key.
 
     Beyond 1,000 queries or keys each cell is a block of them: the mean of its weights or of its
-    bias, or the share of it that is masked, which is the paler the larger it is.
+    bias, or the share of it that is masked, paler the larger it is.
 
     Colours of weights grow with the cube root, so that small weights are seen, too; queries that
     see no key are hatched grey, as are blocks with one of them. Numbers of a bias that are not
@@ -265,7 +265,7 @@ def plot_attention(
     Examples
     --------
     >>> from positional_embeddings import ALiBiBias, CausalMask, SlidingWindowMask
-    >>> ax = plot_attention(CausalMask() | SlidingWindowMask(512, 0), 8000)
+    >>> ax = plot_attention(CausalMask() | SlidingWindowMask(512, None), 8000)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('key', 'query')
     >>> [text.get_text() for text in ax.get_legend().get_texts()]

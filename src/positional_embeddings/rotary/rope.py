@@ -14,7 +14,6 @@ from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -216,14 +215,13 @@ class RoPE(checks.CheckedLayer):
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
             Integer or real positions of any sign and order, also beyond the table; real ones beyond
-            2**63 give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: from
-            there on integers are missing. Not checked are values that cannot be read, in a trace,
-            lazy or on a GPU: these are taken as they are. One axis is the sequence; two are the
-            sequence and the batch, in the order that they have in `x`; or they are the axes of `x`
-            without the features; each as long as in `x` or 1. Positions (seq, batch) are repeated
-            for the heads of a merged axis, ``(head, seq, heads * batch)``. With `sections` the
-            first axis holds the coordinates; without positions every coordinate counts the
-            sequence.
+            2**63 give NaN. Those of float16 must be within 2047, and of bfloat16 within 255:
+            beyond, integers are missing. Values in a trace, lazy or on a GPU are not checked. One
+            axis is the sequence; two are the sequence and the batch, in the order that they have in
+            `x`; or they are the axes of `x` without the features; each as long as in `x` or 1.
+            Positions (seq, batch) are repeated for the heads of a merged axis,
+            ``(head, seq, heads * batch)``. With `sections` the first axis holds the coordinates;
+            without positions every coordinate counts the sequence.
         offset : int, default 0
             Position of the first element if `positions` is not given.
         inverse : bool, default False
@@ -321,8 +319,8 @@ class RoPE(checks.CheckedLayer):
         TypeError
             If an argument is of the wrong kind.
         ValueError
-            If `positions` have no axis, or not the leading one of coordinates that `sections` ask
-            for, or are too far for their half precision, or the device does not have `dtype`.
+            If `positions` have no axis, lack the leading axis of coordinates that `sections` need,
+            or are too far for their half precision, or the device does not have `dtype`.
 
         Examples
         --------
@@ -532,13 +530,11 @@ class RoPE(checks.CheckedLayer):
         return self._tables.factor
 
     @property
-    @public
     def cos(self) -> HostArray:
         """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
-    @public
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]

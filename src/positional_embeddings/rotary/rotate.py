@@ -327,28 +327,24 @@ def rotate(
     for `rotate_doubled` alone.
     """
     space, axis, layout, way, _ = rotation
-    if space.has_current_device and space.is_elsewhere(x):
-        with space.undisturbed(x):
-            options: Any = {"inverse": inverse, "divisor": divisor, "out": out}
-            return rotate(x, cos, sin, rotation, **options)
-    if divisor != 1:
-        with space.undisturbed(x):
+    with space.undisturbed(x):
+        if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-    if way is None:
-        rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
-    else:
-        is_new = out is None or space.shares_memory(out, x)
-        result = space.xp.empty_like(x) if is_new else out
-        way(x, cos, sin, result, rotation, -1 if inverse else 1)
-        rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
-        if rotated < x.shape[axis] and result is not x:
-            others = (*(slice(None),) * axis, slice(rotated, None), ...)
-            result[others] = x[others]
-    if out is None or out is result:
-        return result  # type: ignore[no-any-return]
-    out[...] = result
-    return out  # type: ignore[no-any-return]
+        if way is None:
+            rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
+            result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
+        else:
+            is_new = out is None or space.shares_memory(out, x)
+            result = space.xp.empty_like(x) if is_new else out
+            way(x, cos, sin, result, rotation, -1 if inverse else 1)
+            rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
+            if rotated < x.shape[axis] and result is not x:
+                others = (*(slice(None),) * axis, slice(rotated, None), ...)
+                result[others] = x[others]
+        if out is None or out is result:
+            return result  # type: ignore[no-any-return]
+        out[...] = result
+        return out  # type: ignore[no-any-return]
 
 
 class Fit(NamedTuple):
@@ -397,11 +393,10 @@ def _rotate_complex(
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
-    with space.undisturbed(x):
-        if space.takes_out:
-            space.xp.multiply(part, phasors, out=to)
-        else:
-            to[...] = part * phasors
+    if space.takes_out:
+        space.xp.multiply(part, phasors, out=to)
+    else:
+        to[...] = part * phasors
     if rest is not None:
         to_rest[...] = rest
 
@@ -421,11 +416,10 @@ def _rotate_blocks(
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
         first, second = (space.astype(part, c.dtype) for part in (first, second))
-        with space.undisturbed(x):
-            rotated_first = first * c
-            rotated_first -= second * s
-            rotated_second = second * c
-            rotated_second += first * s
+        rotated_first = first * c
+        rotated_first -= second * s
+        rotated_second = second * c
+        rotated_second += first * s
         to_first[...] = rotated_first
         to_second[...] = rotated_second
 
@@ -489,9 +483,9 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
     with space.undisturbed(x):
         as_x = {"dtype": space.dtype, "device": space.device}
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
-        options = Options(layout, 2 * cos.shape[axis], axis)
-        way = way_for(x, axis, options, space, cos, sin)
-        return rotate(x, cos, sin, Rotation(space, axis, layout, way))
+    options = Options(layout, 2 * cos.shape[axis], axis)
+    way = way_for(x, axis, options, space, cos, sin)
+    return rotate(x, cos, sin, Rotation(space, axis, layout, way))
 
 
 def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:

@@ -25,7 +25,7 @@ class RotaryTables(WeightedLayer):
     Parameters
     ----------
     rope : RoPE
-        What is rotated has its layout, partial dimension and axes.
+        Its layout, partial dimension and axes are those of what is rotated.
     cos_sin : array, shape (2, pairs, ...)
         Cosine and sine of each rotated pair, at the positions that follow. An array of NumPy is
         copied.

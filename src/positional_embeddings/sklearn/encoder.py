@@ -8,22 +8,22 @@ from typing import Any, Literal
 from array_api_compat import is_array_api_obj
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils._array_api import check_same_namespace
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.dates import Times, time_zone_of, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
 
-EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
+EncodingName = Literal["auto", "cyclic", "fourier", "spherical"]
 
 # Options that all encodings have.
-_SHARED = ("encoding", "time_zone", "missing", "random_state")
+_SHARED = ("encoding", "time_zone", "missing")
 
 
 @dataclass(repr=False, eq=False)
@@ -41,20 +41,17 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     encoding : str, default "auto"
         One of:
 
-        - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
-          the day, the week and the year where they cover most of one, else "fourier"; and if they
-          cover the longest of these twice, or none, the time itself joins them. Latitude and
-          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
-          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
-          all columns are "fourier";
+        - "auto": each column by what it holds. Dates are "cyclic" with `periods`. Without them,
+          dates are "cyclic" with those of the day, the week and the year that they cover for the
+          most part, and "fourier" if they cover none; the time itself is a column, too, if they
+          cover the longest of these twice, or none. Latitude and longitude, which their names
+          tell, are "spherical" of degree 6; a longitude alone is "cyclic". Other numbers are
+          "cyclic" with `periods`, else "fourier". With `wavelengths` all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
-        - "sinusoidal": the encoding of Vaswani et al., `dim` features for each column;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
           latitude, lon, lng and longitude tell which is which, in any order; if they do not, the
-          latitude is the first;
-        - "random_fourier": `dim` random Fourier features of all columns together, whose scalar
-          products approach a kernel.
+          latitude is the first.
     periods : number, str, timedelta, pandas offset or list of these, optional
         Periods of "cyclic", which needs them, and of "auto": numbers for numbers; for times
         "day", "week", "month", "quarter" and "year" by the calendar, or spans: timedeltas (of
@@ -62,22 +59,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     harmonics : int or list of int, default 3
         Harmonics of each period with "cyclic" and "auto", or one number for each period.
     trend : bool, default False
-        Whether "auto" adds each column of times, or of numbers that are no place, itself, -1 at the
-        least and 1 at the largest value that `fit` saw.
+        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the least and
+        1 at the largest value that `fit` saw.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column that `fit` saw. Spans of times are as for `periods`, without the calendar.
-    dim : int, optional
-        Number of features of "sinusoidal" for each column, or of "random_fourier", where it is
-        even; both need it.
-    degree : int, optional
-        Highest degree of "spherical", which needs it, and of places with "auto", 6 if None;
-        (degree + 1)**2 features.
-    length_scale : number, str, timedelta, pandas offset or list of these, optional
-        Length over which the kernel of "random_fourier" falls, one, or one for each column.
-        It needs it.
-    kernel : {"gaussian", "matern", "laplace"}, default "gaussian"
-        Kernel of "random_fourier".
+    degree : int, default 6
+        Highest degree of "spherical", and of places with "auto"; (degree + 1)**2 features.
     unit : {"degrees", "radians"}, default "degrees"
         Unit of the places of "spherical" and "auto".
     time_zone : str or datetime.tzinfo, optional
@@ -86,8 +74,6 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     missing : {"error", "pass"}, default "error"
         Whether missing numbers and times (NaN, NaT, None) are an error, or become features of NaN,
         for models that take them, such as `sklearn.ensemble.HistGradientBoostingRegressor`.
-    random_state : int, RandomState instance or None, default None
-        Source of the frequencies of "random_fourier", drawn in `fit`. Other encodings draw nothing.
 
     Attributes
     ----------
@@ -110,8 +96,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     positional_embeddings.cyclic_encoding : Sines and cosines of periods of any array.
     positional_embeddings.fourier_encoding : Sines and cosines of wavelengths.
     positional_embeddings.spherical_encoding : Spherical harmonics of places.
-    positional_embeddings.random_fourier_encoding : Random Fourier features.
-    positional_embeddings.sinusoidal_encoding : Sinusoids of positions.
+    sklearn.kernel_approximation.RBFSampler : Random Fourier features of a Gaussian kernel.
 
     Notes
     -----
@@ -128,7 +113,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     array([[ 1.  ,  0.  ,  0.  ,  1.  ],
            [ 0.  , -1.  ,  0.01,  1.  ]])
     >>> encoder.get_feature_names_out(["time"]).tolist()
-    ['time_sin_24h', 'time_cos_24h', 'time_sin_year', 'time_cos_year']
+    ['time_sin_day', 'time_cos_day', 'time_sin_year', 'time_cos_year']
 
     Each column by what it holds:
 
@@ -146,14 +131,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     harmonics: int | Sequence[int] = 3
     trend: bool = False
     wavelengths: Any = None
-    dim: int | None = None
-    degree: int | None = None
-    length_scale: Any = None
-    kernel: Literal["gaussian", "matern", "laplace"] = "gaussian"
+    degree: int = 6
     unit: Literal["degrees", "radians"] = "degrees"
     time_zone: Any = None
     missing: Literal["error", "pass"] = "error"
-    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> "PositionalEncoder":  # noqa: ARG002 - scikit-learn's
         """Check the options against the columns, and learn what depends on these.
@@ -172,8 +153,6 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         encoding, options = self._checked_options()
         columns = self._columns(X, reset=True)
-        if encoding == "random_fourier":
-            options["rng"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         names = zip(_check_feature_names_in(self), columns, strict=True)
         coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
         features = ENCODINGS[encoding](coordinates, **options)
@@ -222,7 +201,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         NumPy array of str objects
-            Names of column, function, period and harmonic, such as "time_sin_24h_2"; the harmonic
+            Names of column, function, period and harmonic, such as "time_sin_day_2"; the harmonic
             is left out if there is only one.
         """
         check_is_fitted(self)
@@ -267,7 +246,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if zone is not None:
                 what = "be None for columns of numbers"
                 raise wrong_value("time_zone", what, shown(self.time_zone))
-            x = validate_data(self, table, reset=reset, **self._numbers(table))
+            with quiet():
+                x = validate_data(self, table, reset=reset, **self._numbers(table))
             return [x[:, j] for j in range(x.shape[1])]
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
@@ -281,7 +261,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 frames.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
-                column = check_array(values, input_name=place, **options)
+                with quiet():
+                    column = check_array(values, input_name=place, **options)
             columns.append(column)
         return columns
 

@@ -8,7 +8,13 @@ from math import nan
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    shown,
+    type_name,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.times import dates
 
@@ -21,6 +27,7 @@ class Column(NamedTuple):
 
     is_time: bool  # in days, since 1970-01-01 UTC or as spans
     zone: tzinfo | None  # in which its dates were
+    is_date: bool = False  # since 1970-01-01 UTC
 
 
 def as_table(x: Any, name: str = "X") -> Table:
@@ -53,6 +60,7 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
         if kind not in ("dates", "spans", "numbers"):
             first = next(value for value in column if not dates.is_missing(value))
             hint = dates.remedy_for(first)
+            hint = hint or " Encode categories on their own, as by OneHotEncoder of scikit-learn."
             raise wrong_type(place, "hold numbers or dates", kind, hint)
         columns.append((place, kind, column))
     return columns
@@ -123,7 +131,7 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
                 raise wrong_value(place, "have dates of the standard calendar", model, hint)
             if np.isnan(days[j]).any():
                 raise wrong_value(place, "have no missing times", "NaT")
-        columns.append(Column(j in days, zone))
+        columns.append(Column(j in days, zone, kind == "dates"))
     if not days:
         return table, []
     if is_frame(table):
@@ -170,6 +178,24 @@ def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
         what = "have values that differ in float64, times being days since 1970"
         hint = " Pass how long, or how many, they are after the first one, as numbers."
         raise wrong_value(name, what, "closer ones", hint)
+
+
+def warn_of_angles(name: str, values: HostArray) -> None:
+    """Warn of numbers that pass from one end of a turn to the other, in their order."""
+    steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
+    for turn, radians in (360.0, "np.deg2rad(angle)"), (2 * np.pi, "angle"):
+        is_within = low >= 0 or max(-low, high) <= turn / 2
+        is_turn = is_within and 0.9 * turn <= high - low <= turn and np.unique(values).size >= 5
+        half_turns = (steps > 0.35 * turn) & (steps < 0.65 * turn)
+        if is_turn and np.count_nonzero(steps > 0.8 * turn) > np.count_nonzero(half_turns):
+            two = f"x = np.cos({radians}) and y = np.sin({radians})"
+            back = "np.arctan2(y, x)"
+            back = back if turn < 7 else f"np.rad2deg({back})"
+            message = (
+                f"{name} looks like angles: steps go from one end of {turn:.5g} to the other, "
+            )
+            message += "and the mean of both ends is opposite to them. Take two columns, "
+            warn_caller(f"{message}{two}, and {back} % {turn:.5g} of the result.")
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

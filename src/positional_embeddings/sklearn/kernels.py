@@ -8,18 +8,16 @@ product concatenates the vectors of its factors.
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from math import degrees, exp, hypot, inf, pi, radians, sqrt
-from typing import Any, TypeAlias
+from math import degrees, hypot, inf, pi, radians, sqrt
+from typing import Any, Literal, TypeAlias
 
 from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, is_real_number, np
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
-from positional_embeddings.encodings.sphere_kernels import Kernel as SphericalKernel
-from positional_embeddings.encodings.sphere_kernels import covariances, smoothness_of
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.times.dates import ahead_of_utc, time_zone_of
@@ -29,9 +27,6 @@ LOO = "loo"
 
 # Mean lengths of the parts of the calendar, in days.
 DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
-
-# Widths in the length scale of a compact kernel: it is about as wide as a Gaussian kernel of one.
-_WIDTHS = 4.0
 
 # Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
 LEAST_SCORE = -345.0
@@ -44,7 +39,10 @@ _PART_OF_PERIOD = 0.05
 
 
 class Kernel(BaseEstimator):  # type: ignore[misc]
-    """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions."""
+    """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions.
+
+    They weigh samples, and are no kernels of scikit-learn's ``GaussianProcessRegressor``.
+    """
 
     def __mul__(self, other: Any) -> Any:
         return ProductKernel(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -63,6 +61,7 @@ class Factor(Kernel):
     length_scale: Any
     columns: Any
     _at: list[int]  # the columns, as integers
+    _nu: float = inf  # smoothness of Matern's weights, which are Gaussian if it is infinite
 
     def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
@@ -99,11 +98,15 @@ class Factor(Kernel):
 
     def _score(self, squared: HostArray, widening: HostArray) -> Array:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
-        return squared * (-0.5 / widening)
+        if self._nu == inf:
+            return squared * (-0.5 / widening)
+        a = np.sqrt(np.maximum(squared, 0.0) * (2 * self._nu / widening))
+        return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self._nu]) - a
 
     def _reach(self, nothing: float) -> float:
         """Return the distance in widths at which a weight is exp(-nothing), or less."""
-        return sqrt(2 * nothing)
+        # Of Matern's weights: what is 2 widths away may be the nearest sample.
+        return sqrt(2 * nothing) if self._nu == inf else nothing + 2
 
 
 Term: TypeAlias = list[Factor]  # factors that are multiplied
@@ -177,40 +180,14 @@ class MaternKernel(_Radial):
     nu: float = 1.5
 
     def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
-        if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
-            raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
-        self.nu = float(self.nu)
+        self._nu = _smoothness(self.nu)
         super()._resolve_scale(own)
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Array:
-        a = np.sqrt(np.maximum(squared, 0.0) * (2 * self.nu / widening))
-        return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]) - a
 
-    def _reach(self, nothing: float) -> float:
-        return nothing + 2  # widths: what is 2 widths away may be the nearest sample
-
-
-@dataclass(repr=False, eq=False)
-class CompactKernel(_Radial):
-    """Weights of Wendland: (1 - r)**4 (4 r + 1), of the distance r in length scales, 0 from 1 on.
-
-    Parameters
-    ----------
-    length_scale, columns, local_linear
-        As of a `GaussianKernel`. Samples beyond one length scale weigh nothing, unless a query has
-        no sample within half of one: then the kernel widens.
-    """
-
-    def _scales(self) -> list[float]:
-        return [scale / _WIDTHS for scale in super()._scales()]
-
-    def _score(self, squared: HostArray, widening: HostArray) -> Array:
-        r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
-        weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
-        return np.log(np.maximum(weight, exp(LEAST_SCORE)))
-
-    def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
-        return _WIDTHS
+def _smoothness(nu: Any) -> float:
+    if not is_real_number(nu) or nu not in (0.5, 1.5, 2.5):
+        raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(nu))
+    return float(nu)
 
 
 def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Array:
@@ -304,38 +281,32 @@ class PeriodicKernel(Factor):
 
 @dataclass(repr=False, eq=False)
 class SphereKernel(Factor):
-    """Weights that fall with the angle between two places: exp((cos(a) - 1) / length_scale**2).
+    """Weights that fall with the straight distance between two places of a sphere, the chord.
 
-    With a `kernel` they are a covariance of places instead, as of `spherical_encoding`.
+    It is ``2 sin(a / 2)`` radii for an angle `a` between the places: nearly the great circle, up
+    to some 60 degrees.
 
     Parameters
     ----------
     length_scale : float or "loo", default "loo"
-        Width of the kernel in degrees of a great circle (1 degree is 111.2 km on Earth); in the
-        formula above it is in radians.
+        Width of the kernel in degrees of a great circle; 1 degree is 111.2 km on Earth.
     columns : sequence of two int or str, optional
         Columns of latitude and longitude, in degrees. Names such as lat and longitude say which is
         which, and which they are of all columns if None; without them it is these two, or the
         first two, in this order.
-    kernel : {"gaussian", "matern"}, optional
-        Kernel of `spherical_encoding` that the weights are, with all its degrees to 1023. If None,
-        they are as in the formula above.
-    nu : float, optional
-        Smoothness of the kernel "matern", 0.5 or more; 1.5 if None.
-
-    Notes
-    -----
-    Weights of a `kernel` are within 1e-5 of its series, and not below 0. For small length scales
-    1023 degrees are too few. Where half of them leave out more than 0.01 of the kernel, the sphere
-    is as flat as a map, and the shape is that of the least length scale for which they do not:
-    0.34 degrees of "gaussian", and of "matern" 0.88 for `nu` 1.5 and 11.2 for 0.5. The kernel of a
-    plane is within 0.01 of it.
+    kernel : {"matern", "gaussian"}, default "matern"
+        Weights of the distance as of a `MaternKernel` or a `GaussianKernel`.
+    nu : {0.5, 1.5, 2.5}, optional
+        Smoothness of the kernel "matern"; 1.5 if None.
+    local_linear : bool, optional
+        Whether a plane is fitted to the samples around a query, rather than their mean; as the
+        regressor says if None. Not in a product.
 
     Examples
     --------
     >>> from positional_embeddings.sklearn import AttentionRegressor, SphereKernel
     >>> places = [[47.4, 8.5], [46.9, 7.4], [-33.9, 151.2]]
-    >>> kernel = SphereKernel(3.0, kernel="matern", nu=2.5)
+    >>> kernel = SphereKernel(3.0, nu=2.5)
     >>> AttentionRegressor(kernel).fit(places, [1.0, 2.0, 9.0]).predict([[47.2, 8.0]]).round(2)
     array([1.5])
     """
@@ -343,8 +314,9 @@ class SphereKernel(Factor):
     length_scale: Any = LOO
     _: KW_ONLY
     columns: Sequence[int] | Sequence[str] | None = None
-    kernel: SphericalKernel | None = None
+    kernel: Literal["matern", "gaussian"] = "matern"
     nu: float | None = None
+    local_linear: bool | None = None
 
     def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
         if len(columns) < 2:
@@ -354,10 +326,12 @@ class SphereKernel(Factor):
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
         order = order_of_places("X", [names[i] if names else "" for i in self._at])
         self.columns = self._at = [self._at[i] for i in order]
-        if self.kernel is None:
-            checks.left_out("without a `kernel`", nu=self.nu)
+        checks.optional_boolean("local_linear", self.local_linear)
+        checks.choice("kernel", self.kernel, ["matern", "gaussian"])
+        if self.kernel == "matern":
+            self._nu = _smoothness(1.5 if self.nu is None else self.nu)
         else:
-            self._nu = smoothness_of(self.kernel, self.nu, least=0.5)
+            checks.left_out("with the kernel 'gaussian'", nu=self.nu)
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return Scott's rule of thumb for places in a plane."""
@@ -371,16 +345,6 @@ class SphereKernel(Factor):
         # Harmonics of degree 1 are the three coordinates.
         return spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Array:
-        if self.kernel is None:
-            return super()._score(squared, widening)
-        r = np.sqrt(np.maximum(squared / widening, 0.0))
-        weight = np.interp(r, *covariances(radians(self.length_scale), self._nu))
-        return np.log(np.maximum(weight, exp(LEAST_SCORE)))
-
-    def _reach(self, nothing: float) -> float:
-        return nothing + 2 if self.kernel == "matern" else super()._reach(nothing)
-
 
 @dataclass(repr=False, eq=False)
 class _Pair(Kernel):
@@ -392,7 +356,7 @@ class _Pair(Kernel):
     def _parts(self) -> list[Kernel]:
         for name, part in (("k1", self.k1), ("k2", self.k2)):
             if not isinstance(part, Kernel):
-                raise wrong_type(name, "be a kernel", shown(part))
+                raise wrong_kernel(name, "be a kernel", part)
         return [self.k1, self.k2]
 
 
@@ -432,6 +396,18 @@ class SumKernel(_Pair):
 
     def _terms(self) -> list[list[Any]]:
         return [term for part in self._parts() for term in part._terms()]
+
+
+def wrong_kernel(name: str, requirement: str, got: Any) -> Exception:
+    """Return the error about what is no kernel; scikit-learn has others, of Gaussian processes."""
+    if type(got).__module__.startswith("sklearn.gaussian_process"):
+        hint = (
+            " Kernels of Gaussian processes are others: take GaussianKernel for RBF, MaternKernel "
+            "for Matern, PeriodicKernel for ExpSineSquared."
+        )
+        return wrong_type(name, requirement, type_name(got), hint)
+    wrong = wrong_value if isinstance(got, str) else wrong_type
+    return wrong(name, requirement, shown(got))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:

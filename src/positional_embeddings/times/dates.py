@@ -17,6 +17,11 @@ _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
 _JULIAN_DAY_OF_1970 = 2_440_588
 
+# Text that looks like a date, such as "5 May 2024"; the offset at its end, and what makes dates of
+# one zone of several offsets.
+_DATE, _OFFSET = re.compile(r"\d[-/.:, ]+\w"), re.compile(r"\d(Z|[+-]\d\d:?\d\d)$")
+_OF_OFFSETS = "pd.to_datetime(..., utc=True).dt.tz_convert(zone)"
+
 # Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
 Dates: TypeAlias = Any
 
@@ -173,7 +178,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
             raise wrong_type(name, what, shown(value), hint)
     zones = sorted({str(getattr(v, "calendar", getattr(v, "tzinfo", None))) for v in present})
     if len(zones) > 1:
-        hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
+        hint = f" Convert them to one, as with {_OF_OFFSETS}."
         raise wrong_value(name, "have one time zone or calendar", " and ".join(zones), hint)
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
@@ -230,7 +235,10 @@ def remedy_for(value: object) -> str:
     """Return the sentence that tells how text or periods of pandas become dates, "" for others."""
     if hasattr(value, "to_timestamp"):
         return " Convert periods to when they begin, as with to_timestamp of pandas."
-    return " Convert dates, as with pandas.to_datetime." if isinstance(value, str) else ""
+    if not isinstance(value, str) or not _DATE.search(value):
+        return ""
+    way = _OF_OFFSETS if _OFFSET.search(value) else "pandas.to_datetime"
+    return f" Convert dates, as with {way}."
 
 
 def is_missing(value: object) -> bool:

@@ -76,7 +76,7 @@ def labels_of(name: str, durations: Sequence[Duration]) -> list[str]:
 def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
     """Return a duration in the longest unit that it is a whole number of, such as "90min"."""
     if isinstance(duration, str):  # a week and seven days of 24 hours start at different times
-        return "24h" if duration == "day" else duration
+        return duration
     if not is_timedelta(duration):
         return repr(float(duration)).removesuffix(".0") if is_exact else f"{float(duration):g}"
     length = calendar.length_of(name, duration)
@@ -91,17 +91,13 @@ def names_of_waves(
     names: Sequence[object],
     labels: Sequence[Sequence[str]],
     arrangement: str = "interleaved",
-    most: int | None = None,
 ) -> list[str]:
-    """Return names such as "time_sin_8d", at most so many of each coordinate.
-
-    There is a sine and a cosine for each label of a coordinate, in their arrangement.
-    """
+    """Return names such as "time_sin_8d", of a sine and a cosine for each label of a coordinate."""
     waves = []
     for name, of_name in zip(names, labels, strict=True):
         sines, cosines = ([f"{name}_{f}_{label}" for label in of_name] for f in ("sin", "cos"))
         pairs = [*chain(*zip(sines, cosines, strict=True))]
-        waves += (pairs if arrangement == "interleaved" else sines + cosines)[:most]
+        waves += pairs if arrangement == "interleaved" else sines + cosines
     return waves
 
 

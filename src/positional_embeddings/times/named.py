@@ -11,13 +11,12 @@ from math import inf, pi
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, np
-from positional_embeddings.encodings import features, sinusoidal
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
-from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sphere import Unit, spherical_encoding
 from positional_embeddings.times import calendar, durations
 from positional_embeddings.times.calendar import Duration
@@ -35,13 +34,11 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def checked(
-        self, name: str, values: Any, *, parts: Sequence[str] = (), check: Any = features.wavelength
-    ) -> list[Duration]:
+    def checked(self, name: str, values: Any, *, parts: Sequence[str] = ()) -> list[Duration]:
         """Return an option as a list of durations, after a check that they suit numbers or times.
 
         Those of times may be texts and offsets, as `duration_of` takes them, and `parts` of the
-        calendar by name. Those of numbers are numbers, which `check` checks.
+        calendar by name. Those of numbers are numbers.
         """
         listed = durations.listed(name, values)
         if not isinstance(self.values, Times):
@@ -49,7 +46,7 @@ class Coordinate(NamedTuple):
                 if isinstance(value, str):
                     what = f"be a positive finite number for the numbers of {self.place}"
                     raise wrong_type(name, what, shown(value), _OF_NUMBERS)
-            return [check(name, number) for number in listed]
+            return [features.wavelength(name, number) for number in listed]
         checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
         for duration in checked:
             if calendar.is_timedelta(duration):
@@ -67,15 +64,21 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
 
-# Parts of the calendar that times are looked at for, and their mean lengths in days; how many of
-# them, and of the steps between times in them, are enough, and with how many of the longest the
-# trend can be told from it (examples/encoders.py).
+# Parts of the calendar that times are looked at for, and their mean lengths in days.
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
-_LEAST_CYCLES, _LEAST_STEPS, _CYCLES_OF_TREND = 0.6, 2.5, 1.9
+
+# Steps have one in common if what they are beyond multiples of the median one fills no more than
+# so many of these cells (examples/encoders.py).
+_STEP_CELLS, _CELLS_IN_COMMON = 12, 6
+# Cells of phases for a harmonic; part of the mean count of a cell that makes it measured.
+_PHASE_CELLS, _MEASURED = 4, 0.1
+# Cycles from which a trend is told from a period. With fewer, gaps between phases, in cycles, that
+# leave one harmonic, and none.
+_MANY_CYCLES, _LEAVES_ONE, _LEAVES_NONE = 1.9, 0.11, 0.42
 
 _OF_NUMBERS = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
 _OF_PLACES = """ Give each place an encoder of its own:
-place = PositionalEncoder("spherical", degree=6)
+place = PositionalEncoder("spherical")
 make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
 
 
@@ -99,7 +102,7 @@ class Cyclic:
         return [_waves(x, period, count, dtype) for x in columns for period, count in waves]
 
     def names(self, names: Sequence[object]) -> list[str]:
-        """Return names such as "time_sin_24h_2"."""
+        """Return names such as "time_sin_day_2"."""
         return durations.names_of_waves(names, [self.labels] * len(names))
 
 
@@ -153,34 +156,21 @@ class Fourier:
         return durations.names_of_waves(names, self.labels, self.arrangement)
 
 
-class Sinusoidal:
-    """Sinusoidal encoding of positions."""
-
-    def __init__(self, coordinates: Coordinates, *, dim: int, **options: Any) -> None:
-        _check_numbers(coordinates, "sinusoidal")
-        self.dim = dim
-        self.options = {"arrangement": "interleaved", **options}
-
-    def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
-        """Return one block for each coordinate."""
-        options = {**self.options, "dtype": dtype}
-        return [sinusoidal.sinusoidal_encoding(x, self.dim, **options) for x in columns]
-
-    def names(self, names: Sequence[object]) -> list[str]:
-        """Return names such as "position_sin_0", by the index of the frequency."""
-        labels = [str(i) for i in range((self.dim + 1) // 2)]
-        each, arrangement = [labels] * len(names), self.options["arrangement"]
-        # An odd size leaves out the last cosine.
-        return durations.names_of_waves(names, each, arrangement, self.dim)
-
-
 class Spherical:
     """Spherical harmonics of latitude and longitude, which are `argument` to the caller."""
 
     def __init__(
-        self, coordinates: Coordinates, *, degree: int, unit: Unit = "degrees", argument: str = "X"
+        self,
+        coordinates: Coordinates,
+        *,
+        degree: int = 6,
+        unit: Unit = "degrees",
+        argument: str = "X",
     ) -> None:
-        _check_numbers(coordinates, "spherical")
+        for coordinate in coordinates:
+            if isinstance(coordinate.values, Times):
+                what = "hold numbers with encoding 'spherical'"
+                raise wrong_type("X", what, f"times in {coordinate.place}")
         if len(coordinates) != 2:
             came = ", ".join(c.name for c in coordinates)
             raise wrong_value("X", "have 2 features, latitude and longitude", came, _OF_PLACES)
@@ -200,47 +190,6 @@ class Spherical:
         return [f"{place}_l{degree}_m{m}" for degree in degrees for m in range(-degree, degree + 1)]
 
 
-class RandomFourier:
-    """Random Fourier features of all coordinates together; times count from their first one."""
-
-    def __init__(
-        self,
-        coordinates: Coordinates,
-        *,
-        dim: int,
-        length_scale: Any,
-        rng: int,
-        kernel: str = "gaussian",
-    ) -> None:
-        self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
-        lengths = durations.listed("length_scale", length_scale)
-        if len(lengths) == 1:
-            lengths = lengths * len(coordinates)
-        if len(lengths) != len(coordinates):
-            what = f"be one length, or one for each of {counted(len(coordinates), 'feature')}"
-            raise wrong_value("length_scale", what, shown(length_scale))
-        self.lengths = [
-            coordinate.checked("length_scale", length, check=checks.positive_number)[0]
-            for coordinate, length in zip(coordinates, lengths, strict=True)
-        ]
-        self.origins = [_first_time(c.values) for c in coordinates]
-        # Times are counted in their lengths.
-        self.scales = [1.0 if calendar.is_timedelta(n) else n for n in self.lengths]
-        self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
-
-    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
-        """Return one block."""
-        numbers = [*map(_since, columns, self.origins, self.lengths)]
-        xp = space_of(X=numbers[0]).xp
-        x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
-        options = {"kernel": self.kernel, "length_scale": self.scales, "rng": self.seed}
-        return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
-
-    def names(self, names: Sequence[object]) -> list[str]:  # noqa: ARG002 - of all at once
-        """Return names such as "random_sin_0"."""
-        return durations.names_of_waves(["random"], [[str(i) for i in range(self.dim // 2)]])
-
-
 class ByColumn:
     """Each coordinate by what it holds.
 
@@ -256,7 +205,7 @@ class ByColumn:
         periods: Any = None,
         harmonics: Any = 3,
         trend: bool = False,
-        degree: int | None = None,
+        degree: int = 6,
         unit: Unit = "degrees",
     ) -> None:
         checks.boolean("trend", trend)
@@ -267,16 +216,16 @@ class ByColumn:
         # What encodes some coordinates together, and their indices.
         self.parts: list[tuple[Any, list[int]]] = []
         if place:
-            degree, own = 6 if degree is None else degree, [coordinates[i] for i in place]
+            own = [coordinates[i] for i in place]
             self.parts.append((Spherical(own, degree=degree, unit=unit), place))
         for i, coordinate in enumerate(coordinates):
             if i not in place:
-                own, cycles, is_long = [coordinate], periods, False
+                own, cycles, counts, is_long = [coordinate], periods, harmonics, False
                 if periods is None and isinstance(coordinate.values, Times):
-                    cycles, is_long = _parts_covered(coordinate.values)
+                    cycles, counts, is_long = _parts_told(coordinate.values, harmonics)
                 elif periods is None and signs[i] == -1:
                     cycles = turn
-                waves = {"periods": cycles, "harmonics": harmonics}
+                waves = {"periods": cycles, "harmonics": counts}
                 encoder = Fourier(own) if cycles is None else Cyclic(own, **waves)
                 self.parts.append((encoder, [i]))
                 if trend or is_long:
@@ -297,17 +246,8 @@ ENCODINGS: dict[str, Any] = {
     "auto": ByColumn,
     "cyclic": Cyclic,
     "fourier": Fourier,
-    "sinusoidal": Sinusoidal,
     "spherical": Spherical,
-    "random_fourier": RandomFourier,
 }
-
-
-def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
-    for coordinate in coordinates:
-        if isinstance(coordinate.values, Times):
-            what = f"hold numbers with encoding {encoding!r}"
-            raise wrong_type("X", what, f"times in {coordinate.place}")
 
 
 def _waves(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Array:
@@ -326,9 +266,9 @@ def _first_time(column: Column) -> Array | None:
     return times.min() if times.size else np.datetime64(0, "s")
 
 
-def _since(column: Column, origin: Array | None, unit: Duration = "D") -> Array:
-    """Return times as units since an origin, and numbers as they came."""
-    return column if origin is None else calendar.elapsed(column.utc, origin, unit)
+def _since(column: Column, origin: Array | None) -> Array:
+    """Return times as days since an origin, and numbers as they came."""
+    return column if origin is None else calendar.elapsed(column.utc, origin, "D")
 
 
 def _bounds(numbers: Array) -> tuple[float, float]:
@@ -339,20 +279,38 @@ def _bounds(numbers: Array) -> tuple[float, float]:
     return float(xp.min(low)), float(xp.max(high))
 
 
-def _parts_covered(times: Times) -> tuple[list[str] | None, bool]:
-    """Return the parts of the calendar that times cover, or None, and whether a trend shows."""
-    days = _since(times, _first_time(times))
-    days = np.unique(days[~np.isnan(days)])
-    if days.size < 2:
-        return None, True
-    extent, step = days[-1], np.median(np.diff(days))
-    lengths = {
-        part: length
-        for part, length in _MEAN_DAYS.items()
-        if _LEAST_STEPS * step <= length and _LEAST_CYCLES * length <= extent
-    }
-    longest = max(lengths.values(), default=0.0)
-    return list(lengths) or None, bool(extent >= _CYCLES_OF_TREND * longest)
+def _parts_told(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int], bool]:
+    """Return what parts of the calendar times tell, or None, their harmonics, and if a trend."""
+    days, told = _since(times, _first_time(times)), {}
+    is_there = ~np.isnan(days)
+    counts = harmonic_counts(harmonics, len(_MEAN_DAYS))
+    for (part, length), most in zip(_MEAN_DAYS.items(), counts, strict=True):
+        phases = calendar.cycles_of(times.wall[is_there], part, times.model)
+        if count := harmonics_told(days[is_there], phases, length, most):
+            told[part] = count
+    extent = days[is_there].max(initial=0.0)
+    longest = max((_MEAN_DAYS[part] for part in told), default=0.0)
+    return [*told] or None, [*told.values()], bool(extent >= _MANY_CYCLES * longest)
+
+
+def harmonics_told(places: HostArray, phases: HostArray, period: float, most: int) -> int:
+    """Return how many harmonics of a period samples at some places and phases tell, 0 to `most`."""
+    steps = np.diff(np.unique(places))
+    if not steps.size or (2 * np.median(steps) > period and have_common(steps)):
+        return 0
+    cells = _PHASE_CELLS * most
+    counts = np.bincount((phases * cells).astype(np.int64), minlength=cells)
+    told = min(most, int(np.count_nonzero(counts >= _MEASURED * counts.mean())) // 2)
+    if steps.sum() >= _MANY_CYCLES * period:
+        return told
+    gap = np.diff(np.sort(phases), append=phases.min() + 1).max()
+    return 0 if gap > _LEAVES_NONE else min(told, 1) if gap > _LEAVES_ONE else told
+
+
+def have_common(steps: HostArray) -> bool:
+    """Tell whether steps are multiples of a common one, or nearly so, as those of a grid are."""
+    parts = np.floor(_STEP_CELLS * (steps / np.median(steps) % 1))
+    return bool(np.unique(parts).size <= _CELLS_IN_COMMON)
 
 
 def _octaves(coordinate: Coordinate) -> list[Duration]:
