@@ -367,7 +367,7 @@ def prepared(
 
     What is kept for further calls has arrays for mask and bias, which are not asked again.
     """
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
     way = choose(scores, q, k, v)
     return (scores.with_arrays() if is_kept and way is at_once.attend else scores), way
 
