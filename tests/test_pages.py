@@ -165,6 +165,7 @@ def test_every_public_name_has_a_page_in_the_reference():
     modules = (pe, plotting, sklearn, pe.xarray)
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     public.remove("positional_embeddings.__version__")
+    public += [f"positional_embeddings.{name}" for name in write_pages.contents.BESIDE]
     assert sorted(write_pages.contents.all_names()) == sorted(public)
 
 
@@ -180,7 +181,7 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
     for page in tmp_path.glob("*.rst"):
         text = page.read_text(encoding="utf-8")
         (module,) = re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE)
-        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
+        for names in re.findall(r":nosignatures:\n\n((?:   [\w.]+\n)+)", text):
             listed += [f"{module}.{name}" for name in names.split()]
     assert sorted(listed) == sorted(write_pages.contents.all_names())
     index = (ROOT / "docs/reference/index.rst").read_text(encoding="utf-8")

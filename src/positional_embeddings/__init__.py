@@ -18,7 +18,7 @@ from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention.cache import KVCache, KVStep
+from positional_embeddings.attention.cache import KVCache
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
 from positional_embeddings.biases.bias import relative_positions
@@ -30,7 +30,6 @@ from positional_embeddings.biases.shaw import RelativePE
 from positional_embeddings.biases.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.encodings.add import add_positional_encoding, add_positional_encoding_vjp
 from positional_embeddings.encodings.cyclic import cyclic_encoding
-from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.encodings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.encodings.fourier import (
     fourier_encoding,
@@ -74,7 +73,7 @@ from positional_embeddings.masks.packing import (
     segment_ids_from_lengths,
 )
 from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
-from positional_embeddings.models.decoder import DecoderCache, DecoderStep
+from positional_embeddings.models.decoder import DecoderCache
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -87,7 +86,6 @@ from positional_embeddings.rotary.scaling import (
     ProportionalScaling,
     YaRNScaling,
 )
-from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
 from positional_embeddings.times.dates import days_since
 from positional_embeddings.versions import show_versions
@@ -100,7 +98,6 @@ __all__ = [
     "CausalMask",
     "ChunkedMask",
     "DecoderCache",
-    "DecoderStep",
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
@@ -110,7 +107,6 @@ __all__ = [
     "GlobalMask",
     "KERPLEBias",
     "KVCache",
-    "KVStep",
     "LearnedPE",
     "LinearScaling",
     "ListMask",
@@ -126,7 +122,6 @@ __all__ = [
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
-    "RotaryTables",
     "SandwichBias",
     "SegmentMask",
     "SlidingWindowMask",
@@ -150,7 +145,6 @@ __all__ = [
     "cyclic_encoding",
     "days_since",
     "describe_mask",
-    "dropout",
     "fourier_encoding",
     "from_attend",
     "fully_masked_rows",
@@ -182,8 +176,11 @@ __all__ = [
     "xpos_scale",
 ]
 
-# Names of optional rooms, which are looked for here.
+# Names of optional rooms, and of what calls return, which are looked for here.
 _ELSEWHERE = {
+    "attention.cache": ["KVStep"],
+    "encodings.dropout": ["dropout"],
+    "models.decoder": ["DecoderStep"],
     "plotting": [
         "plot_attention",
         "plot_encoding",
@@ -192,9 +189,9 @@ _ELSEWHERE = {
         "plot_similarity",
         "plot_wavelengths",
     ],
+    "rotary.tables": ["RotaryTables"],
     "sklearn": [
         "AttentionRegressor",
-        "CompactKernel",
         "GapFiller",
         "GaussianKernel",
         "MaternKernel",

@@ -41,8 +41,9 @@ def feature_and_seq_axis(
     if array.ndim < 2:
         what = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, what, f"shape {tuple(array.shape)}")
-    options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-    feature_axis, seq_axis = given_or_first(options, array, name, verb)
+    if feature_axis is None or seq_axis is None:
+        options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
+        feature_axis, seq_axis = given_or_first(options, array, name, verb)
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:

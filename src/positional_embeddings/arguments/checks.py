@@ -357,8 +357,7 @@ class CheckedLayer:
         for name, check in self._field_checks.items():
             set_fields(self, **{name: check(name, getattr(self, name))})
 
-    def __post_init__(self) -> None:
-        self._check_fields()
+    __post_init__ = _check_fields
 
 
 def set_fields(layer: Any, **values: Array) -> None:

@@ -141,9 +141,11 @@ def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Ar
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = scores.aligned("mask", (listed == -1)[..., None])
+    q, k = scores.at.pairs(*pairs, space)
     if others is not None:
-        of_others = others._at_pairs(*pairs, k_len, space, scores.offset)
-        hidden = hidden | scores.aligned("mask", of_others)
+        hidden = hidden | scores.aligned("mask", others._hides(q, k))
+    if scores.at.may_be_empty:
+        hidden = hidden | scores.aligned("mask", k.values < 0)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
     to_add = _bias_at(scores, *pairs)
@@ -177,7 +179,8 @@ def _bias_at(scores: Scores, queries: Array, keys: Array) -> Array:
     """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
     space, bias = scores.space, scores.bias
     if isinstance(bias, Bias):
-        return scores.aligned("bias", bias._at_pairs(queries + scores.offset, keys, space))
+        q, k = scores.at.pairs(queries, keys, space)
+        return scores.aligned("bias", bias._at_pairs(q.values, k.values, space))
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
         array = scores.layout.align(name, array, keys.shape[0], keys.shape[1], space)

@@ -157,7 +157,7 @@ def _layout(key: LayoutKey, xp: Namespace) -> Layout:
     feature, seq = key.axes
     arrays = {name: axes.Form(dtype, shape, len(shape)) for name, dtype, shape in key.arrays}
     q, k = arrays["q"], arrays["k"]
-    row_axes = tuple(axis for axis in range(q.ndim) if axis not in (feature, seq))
+    row_axes = tuple([axis for axis in range(q.ndim) if axis not in (feature, seq)])
     _check_arrays(arrays, feature, (*row_axes, seq), xp)
     if key.needs_lengths:
         axes.length(q, seq, "q")
@@ -213,11 +213,10 @@ def _check_arrays(
         if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
             raise wrong_type(name, required, dtype_name(array.dtype))
-    check_axis_counts(arrays)
     if checks.known_to_differ(k.shape[feature], q.shape[feature]):
         required = f"have the features of `q`, {q.shape[feature]} on axis {feature}"
         raise wrong_value("k", required, f"shape {k.shape}")
-    if any(checks.known_to_differ(v.shape[axis], k.shape[axis]) for axis in others):
+    if any(map(checks.known_to_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
         required = f"have the shape of `k` but for its features on axis {feature}"
         raise wrong_value("v", required, f"{v.shape} with {k.shape}")
 

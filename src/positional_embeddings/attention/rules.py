@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
 from positional_embeddings.attention.cache import POSITIONS, KVStep
-from positional_embeddings.attention.layout import Layout, check_axis_counts
+from positional_embeddings.attention.layout import Layout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
@@ -69,7 +69,8 @@ class Rules(NamedTuple):
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
             if isinstance(value, Mask | Bias):
-                arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
+                for key, array in value._arrays().items():
+                    arrays[f"{name}.{key}"] = array
             elif isinstance(value, KVStep):
                 arrays[POSITIONS] = value.positions
             elif not (value is None or (callable(value) and name in ("mask", "bias"))):
@@ -84,8 +85,11 @@ class Rules(NamedTuple):
             checks.real_floating(space.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
-        check = checks.optional(checks.positive_number)
-        scale, softcap = check("scale", self.scale), check("softcap", self.softcap)
+        scale, softcap = self.scale, self.softcap
+        if scale is not None:
+            scale = checks.positive_number("scale", scale)
+        if softcap is not None:
+            softcap = checks.positive_number("softcap", softcap)
         return self._replace(scale=scale, softcap=softcap)
 
     def checked_positions(
@@ -95,7 +99,6 @@ class Rules(NamedTuple):
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
-        check_axis_counts(arrays)
         if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
             raise wrong_type("key_positions", "be an array", shown(key_positions), hint)
@@ -112,12 +115,11 @@ class Rules(NamedTuple):
         A `batch` of sequences have positions of their own.
         """
         mask, bias, sinks = self.mask, self.bias, self.sinks
-        sizes = {
-            "mask": mask._batch() if isinstance(mask, Mask) else batch,
-            "bias": bias._heads() if isinstance(bias, Bias) else 1,
-            "sinks": 1 if sinks is None else sinks.shape[0],
-        }
-        return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
+        sequences = mask._batch() if batch == 1 and isinstance(mask, Mask) else batch
+        heads = bias._heads() if isinstance(bias, Bias) else 1
+        of_sinks = 1 if sinks is None else sinks.shape[0]
+        sizes = ("mask", sequences), ("bias", heads), ("sinks", of_sinks)
+        return tuple([(name, n) for name, n in sizes if n not in (1, None)])
 
     def _check_lists(self) -> None:
         """Check that no rule of positions goes with lists of keys that are other things."""

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import Points
+from positional_embeddings.masks.points import Places, Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]
@@ -153,6 +153,10 @@ class PaddingMask(_ByLength):
         if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
+
+    def _check_places(self, at: Places, space: Space) -> None:  # noqa: ARG002
+        hint = " Give padding a key position below 0."
+        raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         least, most = self._bounds or (0, k_len)
@@ -310,6 +314,10 @@ class SegmentMask(Mask):
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
             what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
+
+    def _check_places(self, at: Places, space: Space) -> None:
+        if at.extent is not None:
+            self._check(*at.extent, space)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]

@@ -259,7 +259,7 @@ class RoPE(checks.CheckedLayer):
     def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Fit:
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
-        rotation = self._tables.known.get(key) or self._prepared(key, x, positions, out=out)
+        rotation = self._tables.rotations.get(key) or self._prepared(key, x, positions, out=out)
         return self._fit_at(rotation, positions, offset)
 
     def _fit_at(self, rotation: Rotation, positions: Array, offset: int) -> Fit:
@@ -277,10 +277,11 @@ class RoPE(checks.CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             return self._tables.placed(target, positions, space, name, for_heads=True)
 
-        rotation = prepared(locate, self, x, out, **namespace.drop_none(**{name: positions}))
+        others = {} if positions is None else {name: positions}
+        rotation = prepared(locate, self, x, out, **others)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
-            keep(self._tables.known, key, rotation)
+            keep(self._tables.rotations, key, rotation)
         return rotation
 
     def tables(

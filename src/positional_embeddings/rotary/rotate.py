@@ -8,11 +8,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import blocks, dtypes, namespace
+from positional_embeddings.arrays import blocks, dtypes
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.kept import call_key, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
@@ -109,14 +108,9 @@ def apply_rope(
         feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    key = call_key(x, out, cos, sin)
-    key = key and (*key, layout, rotary_dim, feature_axis)
-    rotation = _known.get(key)
-    if rotation is None:
-        options = Options(layout, rotary_dim, feature_axis)
-        locate = partial(_table_fit, x, cos, sin, options)
-        rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
-        keep(_known, key, rotation)
+    options = Options(layout, rotary_dim, feature_axis)
+    locate = partial(_table_fit, x, cos, sin, options)
+    rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
     cos, sin = _fitted_tables(cos, sin, rotation, out)
     return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
@@ -137,10 +131,6 @@ class TableFit(NamedTuple):
     cos_index: Any  # gives the table all axes of `x`
     sin_index: Any
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
-
-
-# Rotations of earlier calls of `apply_rope`: finding one takes longer than rotating a few vectors.
-_known: dict[Any, "Rotation"] = {}
 
 
 def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
@@ -246,7 +236,7 @@ def prepared(
     `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
     tables or positions.
     """
-    space = space_of(x=x, **others, **namespace.drop_none(out=out))
+    space = space_of(x=x, **others) if out is None else space_of(x=x, **others, out=out)
     target = locate(space)
     if out is not None:
         checks.output(out, x, space)

@@ -8,9 +8,23 @@ from math import nan
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    shown,
+    type_name,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.times import dates
+
+# Turns of angles, what is their angle in radians, and how it is found again; and the fewest values
+# near either end of a turn.
+_TURNS = [
+    (360.0, "np.deg2rad(angle)", "np.rad2deg(np.arctan2(y, x))"),
+    (2 * np.pi, "angle", "np.arctan2(y, x)"),
+]
+_LEAST_AT_END = 3
 
 # A table or a series of pandas or polars, or an array.
 Table: TypeAlias = Any
@@ -21,6 +35,7 @@ class Column(NamedTuple):
 
     is_time: bool  # in days, since 1970-01-01 UTC or as spans
     zone: tzinfo | None  # in which its dates were
+    is_date: bool = False  # since 1970-01-01 UTC
 
 
 def as_table(x: Any, name: str = "X") -> Table:
@@ -124,7 +139,7 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
                 raise wrong_value(place, "have dates of the standard calendar", model, hint)
             if np.isnan(days[j]).any():
                 raise wrong_value(place, "have no missing times", "NaT")
-        columns.append(Column(j in days, zone))
+        columns.append(Column(j in days, zone, kind == "dates"))
     if not days:
         return table, []
     if is_frame(table):
@@ -171,6 +186,24 @@ def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
         what = "have values that differ in float64, times being days since 1970"
         hint = " Pass how long, or how many, they are after the first one, as numbers."
         raise wrong_value(name, what, "closer ones", hint)
+
+
+def warn_of_angles(name: str, values: HostArray) -> None:
+    """Warn of numbers that go, in their order, from one end of a turn to the other as angles do."""
+    steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
+    for turn, angle, back in _TURNS:
+        is_turn = low >= 0 or max(-low, high) <= turn / 2
+        is_turn = is_turn and 0.9 * turn <= high - low <= turn
+        ends = values[values < low + turn / 4], values[values > high - turn / 4]
+        is_turn = is_turn and min(np.unique(end).size for end in ends) >= _LEAST_AT_END
+        half_turns = (steps > 0.35 * turn) & (steps < 0.65 * turn)
+        if is_turn and np.count_nonzero(steps > 0.8 * turn) > np.count_nonzero(half_turns):
+            message = (
+                f"{name} looks like angles: steps go from one end of {turn:.5g} to the other, "
+            )
+            message += "and the mean of both ends is opposite to them. Take two columns, x = "
+            message += f"np.cos({angle}) and y = np.sin({angle}), and {back} % {turn:.5g} of both."
+            warn_caller(message)
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

@@ -1,14 +1,22 @@
 """Fill the gaps of columns from what was measured around them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import shown, warn_caller, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    counted,
+    shown,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
@@ -38,17 +46,19 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     r"""Fill missing values of columns by a regression on where the rows are.
 
     Without an estimator, and with one coordinate, gaps of each length are filled in the way that
-    fills hidden windows of that length best: by straight lines, splines and seasons.
+    fills hidden windows of that length best: by straight lines, means and seasons.
 
     Parameters
     ----------
     estimator : regressor, optional
         Copied for each column with gaps. If None, gaps are filled as hidden gaps of the same length
         are filled best (see Notes); with positions of several columns, by an `AttentionRegressor`.
-    positions : sequence of int or str, or "index", optional
+    positions : "auto", "index", sequence of int or str, or None, default "auto"
         Columns that say where the rows are, such as times or places; they have no gaps, and are
-        returned. "index" is the index of a pandas table or series, of one level. If None, rows
-        follow one another at equal steps, whatever the index, and each table is filled from itself.
+        returned. "index" is the index of a pandas table or series, of one level. "auto" is the
+        index if it holds dates, else the only column of dates, else None. If None, rows follow one
+        another at equal steps, whatever the index, and each table is filled from itself. Periods of
+        pandas, and arrays that a step of a pipeline made of a table, have no dates.
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
         Periods of seasons, in the unit of the positions, or in rows. One is used if the record has
         2.5 cycles or more, and the periods before it leave a season of it over. "auto" is day, week
@@ -62,6 +72,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     ----------
     estimators_ : list of regressor or None
         What fills each column; None for columns of positions, text and booleans.
+    positions_ : list of int, "index" or None
+        Where the positions are.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -70,14 +82,20 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        If gaps are at phases of a period that were never measured, such as nights or weekends.
-        They are straight lines, whose deviations are those in the worst phase that was measured.
+        In `fit`, if a column looks like angles, such as directions of wind and longitudes: fill
+        their sine and cosine. In `transform`, if gaps are at phases of a period that were never
+        measured, such as nights or weekends: they are straight lines, whose deviations are those in
+        the worst phase that was measured. In `transform`, if gaps are before or after the record by
+        more than a step and a tenth of the record: nothing is promised there, as a trend does not
+        go on.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit` and `transform`, if `positions` are not columns of the table, or hold gaps, or if
-        nothing at all was measured in a column; in `fit`, if `periods` are none of the positions.
+        In `fit` and `transform`, if `positions` are not columns of the table, hold gaps, or are
+        others than in `fit`, if measurements at one position differ, or if nothing at all was
+        measured in a column; in `fit`, if `periods` are none of the positions, or several columns
+        hold dates.
 
     See Also
     --------
@@ -92,15 +110,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     fitted in turn. A season is there if it makes the squared error less than :math:`1 - 1 /
     \sqrt{n}` times as large in n cycles.
 
-    Gaps are bridged by the straight line between the samples around them, the cubic spline of all
-    samples, or the line through the means of 8 samples on either side, or of as many as are
-    missing, of what no season, the first, the first two ... leave over. For gaps of each octave of
-    lengths, windows of that length are hidden, at least 64 windows and 640 samples. The weights of
-    these candidates are not negative, add up to 1, and have the least squared error in the windows;
-    where windows are few, the straight line counts more. Variances are parabolas of how far inside
-    a gap a place is. Gaps longer than half of the record are filled as gaps of half its length.
-    Before the first sample and after the last one, the last value or the mean of 8 goes on upon the
-    season, with weights and variances of ends of the record that are hidden.
+    Gaps are bridged by the straight line between the samples around them, or by the line through
+    the means of 8 samples on either side, of what no season, the first, the first two ... leave
+    over. For gaps of each octave of lengths, windows of that length are hidden, at least 64 windows
+    and 640 samples. The weights of these candidates are not negative, add up to 1, and have the
+    least squared error in the windows; where windows are few, the straight line counts more. The
+    variance is that of the errors in the windows. Gaps longer than half of the record are filled as
+    gaps of half its length. Before the first sample and after the last one, the last value or the
+    mean of 8 goes on upon the season, with weights, and variances that grow with the distance, of
+    ends of the record that are hidden.
 
     References
     ----------
@@ -118,7 +136,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     estimator: Any = None
     _: KW_ONLY
-    positions: Sequence[int] | Sequence[str] | str | None = None
+    positions: Sequence[int] | Sequence[str] | str | None = "auto"
     periods: Any = "auto"
     time_zone: Any = None
 
@@ -154,6 +172,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._periods = self._periods_of(rows.columns)
         filled = set(range(rows.values.shape[1])).difference(rows.at, self._texts)
         self._samples = {j: _samples_of(rows, j) for j in sorted(filled)}
+        for j, samples in self._samples.items():
+            frames.warn_of_angles(f"Column {self._name(j)!r}", samples[samples[:, 0].argsort(), -1])
         self.estimators_: list[Any] = [None] * rows.values.shape[1]
         for j, samples in self._samples.items():
             self.estimators_[j] = self._fitted(j, samples, rows)
@@ -166,8 +186,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : table or series, shape (rows, columns)
             As in `fit`; rows may be elsewhere. What was measured in it joins the samples of `fit`,
-            and takes the place of one at the same position. If `positions` is None, another table
-            is filled from itself alone, since its rows have no place among the rows of `fit`.
+            and takes the place of one at the same position. Without positions another table is
+            filled from itself alone, since its rows have no place among the rows of `fit`.
 
         Returns
         -------
@@ -180,12 +200,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
             filled[gap, j] = estimator.predict(places)
-        if not frames.is_frame(table):
-            return filled
-        table = frames.with_columns(table, {j: filled[:, j] for j in gaps})
-        return table if table.shape == X.shape else frames.column_of(table, 0).rename(X.name)
+            if isinstance(estimator, KnownGaps):
+                self._warn(self._name(j), estimator, places)
+        return _like(X, table, filled, gaps)
 
-    def transform_std(self, X: Any) -> HostArray:
+    @partial(_wrap_method_output, method="transform")  # as `set_output` says
+    def transform_std(self, X: Any) -> Any:
         """Return the standard deviations of a measurement around what `transform` fills in.
 
         Parameters
@@ -195,7 +215,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Returns
         -------
-        array, shape (rows, columns)
+        array, table or series, as of `transform`
             The standard deviation where nothing was measured, and 0 elsewhere. In known gaps it is
             found in the hidden windows, and NaN if there are too few samples to hide any; else it
             is what the estimator predicts with ``return_std=True``.
@@ -205,14 +225,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         TypeError
             If the estimator does not predict standard deviations.
         """
-        values, gaps = self._gaps(frames.as_table(X))
+        table = frames.as_table(X)
+        values, gaps = self._gaps(table)
         std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", what, shown(self.estimator))
             std[gap, j] = estimator.predict(places, return_std=True)[1]
-        return std
+        return _like(X, table, std, range(std.shape[1]))
 
     def _gaps(
         self, X: frames.Table
@@ -224,7 +245,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             gap = np.isnan(rows.values[:, j])
             if gap.any():
                 own, estimator = _samples_of(rows, j), self.estimators_[j]
-                samples = own if self.positions is None else _joined(own, fitted)
+                samples = own if self.positions_ is None else _joined(own, fitted)
                 if not np.array_equal(samples, fitted):
                     estimator = self._fitted(j, samples, rows)
                 gaps[j] = estimator, gap, rows.places[gap, :]
@@ -232,20 +253,36 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _fitted(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
         """Return what fills a column, fitted to samples; warn of gaps at phases never measured."""
-        name = self.get_feature_names_out()[j]
         if not samples.size:
-            raise wrong_value("X", "have a measurement in each column", f"none in {name}")
+            hint = (
+                " Rows without positions are filled from their own table alone: pass rows around "
+            )
+            hint = f"{hint}them, too, or take SimpleImputer." if self.positions_ is None else ""
+            came = f"none in {self._name(j)}"
+            raise wrong_value("X", "have a measurement in each column", came, hint)
+        if self._periods is not None or self.positions == "auto":
+            _check_one_value(samples)
         known = samples[:, :-1], samples[:, -1]
         if self._periods is None:
             own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
             return own.fit(*known)
         wanted = rows.places[np.isnan(rows.values[:, j]), :]
-        gaps = KnownGaps(*known, wanted, self._periods)
-        for period in gaps.never_measured(wanted)[:1]:
+        return KnownGaps(*known, wanted, self._periods)
+
+    def _name(self, j: int) -> str:
+        """Return the name of a column."""
+        return str(self.get_feature_names_out()[j])
+
+    def _warn(self, name: str, gaps: KnownGaps, places: HostArray) -> None:
+        """Warn of gaps at phases that were never measured, and far beyond the record."""
+        for period in gaps.never_measured(places)[:1]:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
             message += "measured. They are filled by straight lines; leave this period out of "
             warn_caller(f"{message}`periods` if its phases are alike.")
-        return gaps
+        if count := np.count_nonzero(gaps.beyond(places) > gaps.promised):
+            message = f"Column {name!r} has {counted(count, 'gap')} farther than {gaps.promised:g} "
+            message += "before or after its record, a tenth of it, where nothing is promised: a "
+            warn_caller(f"{message}trend does not go on, and bands may be far too narrow.")
 
     def _periods_of(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions in these columns, None if an estimator fills gaps."""
@@ -282,18 +319,19 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
         columns = [frames.Column(is_time=False, zone=None)]
-        if self.positions is None:
-            index: Any = getattr(X, "index", None)
-            is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
-            if is_time and not index.is_monotonic_increasing:
-                what = 'be "index" for a table whose times are out of order'
-                raise wrong_value("positions", what, "None")
+        found = self._find_positions(X, values.shape[1])
+        if reset:
+            self.positions_ = found
+        elif found != self.positions_:
+            what = f"have positions as in `fit`, {shown(self.positions_)}"
+            raise wrong_value("X", what, shown(found))
+        if found is None:
             places = np.arange(values.shape[0], dtype=np.float64)[:, None]
-        elif isinstance(self.positions, str) and self.positions == "index":
+        elif isinstance(found, str):
             places = self._index(X)
             columns = self._times["X.index"] or columns
         else:
-            at = self._positions_at(values.shape[1])
+            at = found
             places = values[:, at].astype(np.float64)
             columns = [self._times["X"][j] for j in at] if self._times["X"] else columns * len(at)
         if np.isnan(places).any():
@@ -309,9 +347,6 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
-        if X.index.nlevels > 1:
-            hint = " Fill each group on its own, or name the columns of positions."
-            raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
         rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
@@ -325,18 +360,42 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         frames.check_times(name, times, self._times.setdefault(name, times))
         return table
 
-    def _positions_at(self, n_columns: int) -> list[int]:
-        """Return the columns of positions as numbers."""
-        if not isinstance(self.positions, list | tuple) or not self.positions:
-            what = 'be a list of columns, "index" or None'
-            raise wrong_value("positions", what, shown(self.positions))
+    def _find_positions(self, X: frames.Table, n_columns: int) -> list[int] | str | None:
+        """Return where the positions of a table are: "index", columns, or None for rows."""
+        index: Any = getattr(X, "index", None)
+        positions = self.positions
+        is_text = isinstance(positions, str) and positions in ("auto", "index")
+        if is_text and getattr(index, "nlevels", 1) > 1:
+            hint = " Fill each group on its own, as by groupby, or name the columns of positions."
+            raise wrong_value("X.index", "have one level", f"{index.nlevels} levels", hint)
+        if is_text and positions == "auto":
+            if getattr(getattr(index, "dtype", None), "kind", None) == "M":
+                return "index"
+            found = [j for j, column in enumerate(self._times["X"]) if column.is_date]
+            if len(found) > 1:
+                came = ", ".join(map(self._name, found))
+                raise wrong_value("positions", "name one of several columns of dates", came)
+            return found or None
+        if is_text or positions is None:
+            return positions if positions is None else "index"
+        if not isinstance(positions, list | tuple) or not positions:
+            what = 'be "auto", "index", a list of columns or None'
+            raise wrong_value("positions", what, shown(positions))
         names = list(getattr(self, "feature_names_in_", ()))
-        found = frames.indices_of("positions", self.positions, names, n_columns)
+        found = frames.indices_of("positions", positions, names, n_columns)
         for i, column in enumerate(found):
             if column in self._texts:
                 what = "be a column of numbers or times"
                 raise wrong_value(f"positions[{i}]", what, "one of text or booleans")
         return found
+
+
+def _like(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[int]) -> Any:
+    """Return numbers as an array, or as columns of a copy of a table or series."""
+    if not frames.is_frame(table):
+        return numbers
+    table = frames.with_columns(table, {j: numbers[:, j] for j in columns})
+    return table if table.shape == X.shape else frames.column_of(table, 0).rename(X.name)
 
 
 def _columns_of_text(table: frames.Table) -> list[int]:
@@ -351,6 +410,14 @@ def _samples_of(rows: _Rows, j: int) -> Array:
     """Return where a column was measured, and what, (samples, coordinates + 1)."""
     samples = np.column_stack([rows.places, rows.values[:, j]])
     return samples[~np.isnan(samples[:, -1]), :]
+
+
+def _check_one_value(samples: HostArray) -> None:
+    """Check that measurements at one place agree."""
+    places, rows = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
+    if rows.shape[0] > places.shape[0]:
+        hint = " Fill each group on its own, as by groupby, or take the mean of each position."
+        raise wrong_value("X", "have one value at a position", "several", hint)
 
 
 def _joined(samples: HostArray, fitted: HostArray) -> Array:

@@ -5,19 +5,25 @@ from itertools import product
 from math import ceil, nan
 from typing import NamedTuple, TypeAlias
 
-from scipy.interpolate import CubicSpline
 from scipy.optimize import nnls
 
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 from positional_embeddings.sklearn.seasons import WIDTHS, Cells, fit_seasons
+from positional_embeddings.times.named import harmonics_told, have_common
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
 # and at once at most this fraction of all samples; outside, this many ends of the record.
 _WINDOWS, _HIDDEN, _AT_ONCE, _ENDS = 64, 640, 0.2, 16
 
+# Beyond the record by more than this part of it nothing is promised.
+_PROMISED = 0.1
+
 # Cycles of a period, and steps in it, at least; samples of a mean on either side of a gap.
 _CYCLES, _STEPS, _BESIDE = 2.5, 2.5, 8
+
+# Harmonics whose phases are looked for at irregular times.
+_HARMONICS = 3
 
 _ROUNDED = 1e-9  # part of a length that is due to rounding
 
@@ -31,7 +37,6 @@ class Way(NamedTuple):
     length: float
     weights: HostArray  # (candidates,)
     variances: HostArray  # (powers, 2): of the errors; and of straight lines in the worst phase
-    most: HostArray  # (2,): the largest squared errors, which no variance exceeds
 
 
 class KnownGaps:
@@ -48,8 +53,10 @@ class KnownGaps:
         n, span = self._x.size, self._x[-1] - self._x[0]
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # a cell for each
-        least, most = _STEPS * self._step, span / _CYCLES
-        self.periods = [p for p in periods if least <= p._length() <= most]
+        self._is_regular = n < 3 or have_common(np.diff(self._x))
+        self.promised = max(_PROMISED * span, self._median_step)
+        most = span / _CYCLES
+        self.periods = [p for p in periods if p._length() <= most and self._tells(p)]
         seen = np.full(n, fill_value=True)
         layout = self._layout_of(self._x)
         # The periods that are there after the ones before are taken out, for each width.
@@ -73,7 +80,6 @@ class KnownGaps:
             # Where a phase was never measured, hidden windows speak of others: a straight line.
             mean[gap] = np.where(is_never[gap], said[0, gap], way.weights @ said[:, gap])
             variances = _powers(self._x, places[gap, 0], way.length) @ way.variances
-            variances = np.minimum(variances, way.most)
             std[gap] = np.sqrt(np.where(is_never[gap], variances[:, 1], variances[:, 0]))
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
@@ -83,9 +89,20 @@ class KnownGaps:
         layout = self._layout_of(np.union1d(self._x, places[:, 0]))
         return [cells.period for cells in layout if cells.is_never.any()]
 
+    def beyond(self, places: HostArray) -> Array:
+        """Return how far places are before or after the record, 0 inside."""
+        return _beyond(self._x, places[:, 0]) * (1 - _ROUNDED)
+
+    def _tells(self, period: PeriodicKernel) -> bool:
+        """Tell whether samples are at enough phases of a period."""
+        if self._is_regular:
+            return bool(period._length() >= _STEPS * self._step)
+        phases = period._cycles_before(self._x) % 1
+        return harmonics_told(self._x, phases, period._length(), _HARMONICS) > 0
+
     def _layout_of(self, x: HostArray) -> list[Cells]:
-        seen = np.isin(x, self._x)
-        return [Cells(period, x, seen, self._step) for period in self.periods]
+        seen, step = np.isin(x, self._x), self._step if self._is_regular else None
+        return [Cells(period, x, seen, step) for period in self.periods]
 
     def _gaps(self, places: HostArray) -> Iterator[tuple[tuple[int, int], float, HostArray]]:
         """Return side and octave, median length, and indices of the places of gaps alike.
@@ -127,7 +144,7 @@ class KnownGaps:
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         if not rounds:
             candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
-            return Way(length, np.eye(candidates)[0], np.full((3, 2), nan), np.full(2, nan))
+            return Way(length, np.eye(candidates)[0], np.full((2, 2), nan))
         wanted = np.concatenate([at for _, at in rounds])
         said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
         errors = (np.concatenate(said, axis=1) - y[wanted]).T
@@ -143,8 +160,7 @@ class KnownGaps:
             phase = cells.cell[wanted] % cells.phases
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
-        worse = np.array([1.0, worst / mean])
-        return Way(length, weights, variances * worse, squares.max(axis=1) * worse)
+        return Way(length, weights, variances * np.array([1.0, worst / mean]))
 
 
 # Bridges over gaps.
@@ -154,21 +170,12 @@ def _line(x: HostArray, y: HostArray, at: HostArray) -> Array:
     return np.interp(at, x, y)
 
 
-def _spline(x: HostArray, y: HostArray, at: HostArray) -> Array:
-    """Return a cubic spline that leaves the range by no more than its extent."""
-    if x.size < 4:
-        return _line(x, y, at)
-    low, high = y.min(), y.max()
-    spline = CubicSpline(x, y)(np.clip(at, x[0], x[-1]))
-    return np.clip(spline, 2 * low - high, 2 * high - low)
-
-
-def _line_of_means(x: HostArray, y: HostArray, at: HostArray, count: Array = _BESIDE) -> Array:
+def _line_of_means(x: HostArray, y: HostArray, at: HostArray) -> Array:
     """Return the line through the means of some samples on either side; outside, their mean."""
     x, at = x - x[0], at - x[0]  # sums of far places would round
     sums = np.concatenate([np.zeros((2, 1)), np.stack([x, y]).cumsum(axis=1)], axis=1)
     right = np.searchsorted(x, at, side="right")
-    first, last = np.maximum(right - count, 0), np.minimum(right + count, x.size)
+    first, last = np.maximum(right - _BESIDE, 0), np.minimum(right + _BESIDE, x.size)
     (x0, y0), (x1, y1) = (
         (sums[:, high] - sums[:, low]) / np.maximum(high - low, 1)
         for low, high in ((first, right), (right, last))
@@ -178,15 +185,7 @@ def _line_of_means(x: HostArray, y: HostArray, at: HostArray, count: Array = _BE
     return y0 + np.where(is_inside, part, right == 0) * (y1 - y0)
 
 
-def _line_of_wide_means(x: HostArray, y: HostArray, at: HostArray) -> Array:
-    """Return a line of means of as many samples as are missing between them, or some more."""
-    before, after = _distances(x, at)
-    gap, span = before + after, x[-1] - x[0]
-    missing = np.where(np.isfinite(gap), gap, 0.0) * (x.size / (span or 1.0))
-    return _line_of_means(x, y, at, np.maximum(missing, _BESIDE).astype(int))
-
-
-_BRIDGES = (_line, _spline, _line_of_means, _line_of_wide_means)
+_BRIDGES = (_line, _line_of_means)
 
 
 # What is hidden, and what is learned from it.
@@ -200,12 +199,13 @@ def _distances(x: HostArray, at: HostArray) -> tuple[HostArray, HostArray]:
 
 
 def _powers(x: HostArray, at: HostArray, length: float) -> Array:
-    """Return powers of how far inside a gap places are, 1 in its middle, or from the record."""
-    before, after = _distances(x, at)
-    gap, nearest = before + after, np.minimum(before, after)
-    part = nearest / gap
-    q = np.where(np.isfinite(gap), 4 * part * (1 - part), nearest / length)
-    return np.stack([np.ones_like(q), q, q * q], axis=1)
+    """Return 1, and how far places are beyond the record, in lengths."""
+    return np.stack([np.ones_like(at), _beyond(x, at) / length], axis=1)
+
+
+def _beyond(x: HostArray, at: HostArray) -> Array:
+    """Return how far places are before the first sample or after the last one, 0 between them."""
+    return np.maximum(np.maximum(x[0] - at, at - x[-1]), 0.0)
 
 
 def _hide_windows(x: HostArray, length: float) -> Hidden:

@@ -168,7 +168,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         If widths are chosen without `leave_out` and groups, and noise lasts: leaving out the next
         samples on either side raises the error, and leaving out the next two raises it no faster.
         If fewer than ten samples, less than a quarter of all, have nearly all of the
-        `sample_weight`.
+        `sample_weight`. If a target looks like angles, such as a direction of wind: take its sine
+        and cosine.
 
     See Also
     --------
@@ -273,6 +274,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         with quiet():
             fitted._fit(X, y, sample_weight, groups)
             self.__dict__ = dict(vars(fitted))
+            for target in self._smoother.samples.y:  # in the order of their places
+                frames.warn_of_angles("A target", target)
             is_alone = self.leave_out is None and groups is None
             if is_alone and self._smoother.noise_lasts(self._times):
                 warn_caller(_NOISE_LASTS)

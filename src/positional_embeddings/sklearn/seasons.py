@@ -16,8 +16,10 @@ from positional_embeddings.sklearn.kernels import PeriodicKernel
 # Widths of the attention, in cycles: of a season that changes, and of one that stays as it is.
 WIDTHS = (1.0, inf)
 
-# Neighbouring samples share a phase until it has about this many of them in all cycles.
+# Neighbouring samples share a phase until it has about this many of them in all cycles. Samples
+# without a common step have this many phases at most, and at least so many for a trend.
 _SAMPLES_OF_PHASE = 20
+_PHASES, _SAMPLES_OF_TREND = 24, 4
 
 # The most passes of backfitting, and the change, in standard deviations, below which it is done.
 _PASSES, _SETTLED = 20, 1e-3
@@ -35,12 +37,19 @@ _LEAST_SPREAD = 0.25
 class Cells:
     """The cells (cycle, phase) of a period, one cycle behind the other, and places among them."""
 
-    def __init__(self, period: PeriodicKernel, x: HostArray, seen: HostArray, step: float) -> None:
-        """Lay out cells for samples, the places that are `seen`, at steps of such a length."""
+    def __init__(
+        self, period: PeriodicKernel, x: HostArray, seen: HostArray, step: float | None
+    ) -> None:
+        """Lay out cells for samples, the places that are `seen`, at equal steps, or without."""
         self.period, cycles = period, period._cycles_before(x)
-        length, count = period._length() / step, np.unique(np.floor(cycles[seen])).size
-        joined = ceil(length / (_SAMPLES_OF_PHASE * count))
-        self.is_joined, self.phases = joined > 1, max(2, round(length / joined))
+        self.is_regular, samples = step is not None, np.count_nonzero(seen)
+        if step is None:
+            self.is_joined = True
+            self.phases = min(max(2, samples // _SAMPLES_OF_PHASE), _PHASES)
+        else:
+            length, count = period._length() / step, np.unique(np.floor(cycles[seen])).size
+            joined = ceil(length / (_SAMPLES_OF_PHASE * count))
+            self.is_joined, self.phases = joined > 1, max(2, round(length / joined))
         # Samples are in the middle of cells, on average.
         turns = np.exp(2j * pi * self.phases * cycles[seen]).mean()
         at = np.round(cycles * self.phases - np.angle(turns) / (2 * pi) + 0.5, 6)
@@ -56,6 +65,9 @@ class Cells:
         measured = np.bincount(self.cell[seen], minlength=self.size) > 0
         extent = 1 + np.ptp(np.flatnonzero(measured))
         missing = 1 - measured.sum() / extent
+        # Cells on either side of one, through which the line of a trend is fitted.
+        few = 0 if self.is_regular else ceil(_SAMPLES_OF_TREND / 2 * extent / samples)
+        self._half = max(self.phases // 2, few)
         never = ~measured.reshape(self.cycles, self.phases).any(axis=0)
         is_chance = self.phases * missing ** (extent // self.phases) >= _BY_CHANCE
         self.is_never = never[self.cell % self.phases] & (not is_chance)
@@ -80,8 +92,10 @@ class Cells:
         known, cell = np.flatnonzero(measured), np.arange(self.size)
         season = np.zeros_like(means) if before is None else before
         filled = np.where(measured, means, season + np.interp(cell, known, (means - season)[known]))
-        weight = measured if before is None else (cell >= known[0]) & (cell <= known[-1])
-        rest = filled - _local_line(filled - season, weight, self.phases // 2)
+        weight = measured
+        if self.is_regular and before is not None:
+            weight = (cell >= known[0]) & (cell <= known[-1])
+        rest = filled - _local_line(filled - season, weight, self._half)
         is_known = measured.reshape(self.cycles, self.phases).any(axis=0)
         season = self._attend(rest, weight & np.tile(is_known, self.cycles), width)
         return season, np.where(measured, rest, np.nan)

@@ -296,11 +296,8 @@ def _parts_told(times: Times, harmonics: Any) -> tuple[list[str] | None, list[in
 def harmonics_told(places: HostArray, phases: HostArray, period: float, most: int) -> int:
     """Return how many harmonics of a period samples at some places and phases tell, 0 to `most`."""
     steps = np.diff(np.unique(places))
-    if not steps.size:
+    if not steps.size or (2 * np.median(steps) > period and have_common(steps)):
         return 0
-    parts = np.floor(_STEP_CELLS * (steps / np.median(steps) % 1))
-    if 2 * np.median(steps) > period and np.unique(parts).size <= _CELLS_IN_COMMON:
-        return 0  # every sample is at the phase of the one before, or of one between
     cells = _PHASE_CELLS * most
     counts = np.bincount((phases * cells).astype(np.int64), minlength=cells)
     told = min(most, int(np.count_nonzero(counts >= _MEASURED * counts.mean())) // 2)
@@ -308,6 +305,12 @@ def harmonics_told(places: HostArray, phases: HostArray, period: float, most: in
         return told
     gap = np.diff(np.sort(phases), append=phases.min() + 1).max()
     return 0 if gap > _LEAVES_NONE else min(told, 1) if gap > _LEAVES_ONE else told
+
+
+def have_common(steps: HostArray) -> bool:
+    """Tell whether steps are multiples of a common one, or nearly so, as those of a grid are."""
+    parts = np.floor(_STEP_CELLS * (steps / np.median(steps) % 1))
+    return bool(np.unique(parts).size <= _CELLS_IN_COMMON)
 
 
 def _octaves(coordinate: Coordinate) -> list[Duration]:
