@@ -192,7 +192,6 @@ _ELSEWHERE = {
     "rotary.tables": ["RotaryTables"],
     "sklearn": [
         "AttentionRegressor",
-        "CompactKernel",
         "GapFiller",
         "GaussianKernel",
         "MaternKernel",

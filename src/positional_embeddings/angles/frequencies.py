@@ -55,10 +55,6 @@ def inverse_frequencies(
     TypeError, ValueError
         If an argument is of the wrong kind or out of range.
 
-    See Also
-    --------
-    compute_frequencies : These times positions, which are angles.
-
     References
     ----------
     Su et al. (2021), RoFormer, equation 15.
@@ -108,10 +104,6 @@ def compute_frequencies(
     ------
     TypeError, ValueError
         If an argument is of the wrong kind or out of range.
-
-    See Also
-    --------
-    inverse_frequencies : The frequencies themselves.
 
     References
     ----------
