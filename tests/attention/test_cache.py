@@ -19,7 +19,6 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KVCache,
-    KVStep,
     NeighbourhoodMask,
     PrefixMask,
     SegmentMask,
@@ -28,6 +27,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
+from positional_embeddings.attention.cache import KVStep
 
 HEADS, HEAD = 2, 3
 # Axes of a buffer from (batch, heads, slots, head), and its axes of features and slots.

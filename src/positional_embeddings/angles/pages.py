@@ -145,7 +145,7 @@ class PositionTables:
             return target
         shape = self._shape(positions, name, space)
         heads = axes.heads_of_positions(shape, target) if for_heads else 1
-        return target.placed(shape, name, space, heads)
+        return target.placed(shape, name, heads)
 
     def at(
         self,

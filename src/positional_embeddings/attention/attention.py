@@ -350,25 +350,18 @@ def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Pr
 
     Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
     """
-    step = rules.positions
-    if not isinstance(step, KVStep):
-        return _found(q, k, v, rules, options)
-    form = _form(q, k, v, rules, options)
-    plan: Prepared | None = (step._plans or {}).get(form)
-    if plan is None:
-        scores, way = _found(q, k, v, rules, options)
-        if form is not None and way is at_once.attend:
-            scores = scores.with_arrays()
-        plan = scores.with_sinks(None), way
-        keep(step._plans, form, plan)
-    scores, way = plan
-    return scores.with_sinks(rules.sinks), way
-
-
-def _found(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
-    """Check a call, and find its scores and the way to compute."""
+    step = rules.positions if isinstance(rules.positions, KVStep) else None
+    form = None if step is None else _form(q, k, v, rules, options)
+    plan: Prepared | None = None if step is None else (step._plans or {}).get(form)
+    if plan is not None:
+        scores, way = plan
+        return scores.with_sinks(rules.sinks), way
     scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
-    return scores, choose(scores, q, k, v)
+    way = choose(scores, q, k, v)
+    if step is not None and form is not None:
+        scores = scores.with_arrays() if way is at_once.attend else scores
+        keep(step._plans, form, (scores.with_sinks(None), way))
+    return scores, way
 
 
 def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
