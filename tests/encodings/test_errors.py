@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from positional_embeddings.encodings.dropout import dropout
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -259,4 +258,4 @@ NAMED = {
     "PatchEmbedding(8, 4, 3, 5)(zeros((3, 8, 8, 1), dtype=int))": "images",
 }
 
-test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse, dropout=dropout)
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse)
