@@ -349,18 +349,6 @@ def rotate(
         return out  # type: ignore[no-any-return]
 
 
-class Fit(NamedTuple):
-    """What rotates arrays of one form: how, and by cosine and sine with their axes."""
-
-    rotation: Rotation
-    cos: Array
-    sin: Array
-
-    def rotate(self, x: ArrayT, **options: Any) -> ArrayT:
-        """Rotate an array of the form that was checked."""
-        return rotate(x, self.cos, self.sin, self.rotation, **options)
-
-
 def rotate_doubled(
     x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
 ) -> None:
