@@ -1,11 +1,17 @@
 """Validate the docstring of every public name against numpydoc's rules."""
 
 import sys
+from operator import attrgetter
+from pathlib import Path
 
 from numpydoc.validate import validate
 
 import positional_embeddings
 from positional_embeddings import plotting
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+
+import contents
 
 # No extended summary where the summary says it all, no See Also section as a duty,
 # attributes and properties without sections, return values without a name.
@@ -17,8 +23,8 @@ IGNORED_ON_BASES = {"Mask": {"PR01"}}  # which refuse all arguments
 def documented_names() -> list[str]:
     """Return every public name, and the call of every public class."""
     names = [f"plotting.{name}" for name in plotting.__all__]
-    for name in positional_embeddings.__all__:
-        target = getattr(positional_embeddings, name)
+    for name in (*positional_embeddings.__all__, *contents.BESIDE):
+        target = attrgetter(name)(positional_embeddings)
         if callable(target):
             names.append(name)
         # What every scaling is called with is said once, in its module.
@@ -40,7 +46,8 @@ def main() -> int:
     wrong = 0
     names = documented_names()
     for name in names:
-        ignored = IGNORED | (IGNORED_ON_METHODS if "." in name else set())
+        is_method = "." in name and name not in contents.BESIDE
+        ignored = IGNORED | (IGNORED_ON_METHODS if is_method else set())
         ignored = ignored | IGNORED_ON_BASES.get(name, set())
         for code, message in validate(f"positional_embeddings.{name}")["errors"]:
             if code not in ignored:

@@ -25,7 +25,9 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 import hf_attention  # noqa: E402
 import hf_models as driver  # noqa: E402
 from positional_embeddings import RoPE  # noqa: E402
+from positional_embeddings.models import configuration  # noqa: E402
 from positional_embeddings.models import facts as known_facts  # noqa: E402
+from positional_embeddings.models import keys as known_keys  # noqa: E402
 
 OUTPUT = ROOT / "src/positional_embeddings/models/facts.json"
 EXPLORER = ROOT / "docs/explorer/hf_models.json"
@@ -52,14 +54,27 @@ AXIAL = (
     {"coordinates": 2, "scale": 2 * math.pi},
 )
 
+# The keys of sizes that layers of a type have in place of the usual ones.
+GLOBAL = {"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"}
+GATED = GLOBAL | {"num_key_value_heads": [["attention_k_eq_v", "num_global_key_value_heads"]]}
+SWA = {key: f"swa_{key}" for key in ("head_dim", "v_head_dim")}
+SWA |= {key: f"swa_{key}" for key in ("num_attention_heads", "num_key_value_heads")}
+OWN = {
+    "diffusion_gemma_text": {"full_attention": GLOBAL},
+    "embedding_gemma2_text": {"full_attention": GLOBAL},
+    "gemma4_text": {"full_attention": GATED},
+    "gemma4_unified_text": {"full_attention": GATED},
+    "mimo_v2_flash": {"sliding_attention": SWA},
+}
+
 # What no default of a class tells of its rotary keys.
 OF_HUNYUAN = {"dynamic": ["alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"]}
 MORE = {
-    "glm_moe_dsa": {"more_keys": ["indexer_rope_interleave"]},  # of its indexer
     "hunyuan_v1_dense": {"more_parameters": OF_HUNYUAN},
     "hunyuan_v1_moe": {"more_parameters": OF_HUNYUAN},
-    "nomic_bert": {"more_keys": ["rotary_emb_fraction"]},
+    "nomic_bert": {"rotary_switch": ["rotary_emb_fraction", True]},
     "phimoe": {"more_parameters": {"longrope": ["long_mscale", "short_mscale"]}},
+    "qwen4_exp_text": {"rotates": ["indexed_attention"]},
     "zamba2": {"rotary_switch": ["use_mem_rope", False]},
 }
 
@@ -141,9 +156,8 @@ def main(folders: list[str]) -> None:
         for config_class, config in driver.configs(folder):
             name = config_class.model_type
             try:
-                found[name] = before.get(name) if keeps else facts_of(config_class, config)
-                add_keys(config_class, found[name])
-                add_attention(config_class, config, found)
+                rotation = before.get(name) if keeps else facts_of(config_class, config)
+                found[name] = rotation and completed(config_class, config, rotation)
             except Exception as error:
                 error.add_note(name)
                 raise
@@ -152,7 +166,8 @@ def main(folders: list[str]) -> None:
     found |= {name: {"text": of} for name, of in ALIASES.items()}
     known = before if folders else {}
     known = {name: facts for name, facts in sorted((known | found).items()) if facts}
-    lines = [f"{json.dumps(name)}: {json.dumps(known[name], sort_keys=True)}" for name in known]
+    short = {"sort_keys": True, "separators": (",", ":")}
+    lines = [f"{json.dumps(name)}: {json.dumps(known[name], **short)}" for name in known]
     version, body = json.dumps(transformers.__version__), ",\n".join(lines)
     head = f'"transformers": {version},\n"layer_types": {json.dumps(known_layer_types())}'
     OUTPUT.write_text(f'{{{head},\n"models": {{\n{body}\n}}}}\n')
@@ -203,10 +218,8 @@ def described(record: Any) -> dict[str, str]:
     return {name: found[name] for name in record._fields if name in found and name != "is_known"}
 
 
-def add_keys(config_class: Any, facts: dict[str, Any] | None) -> None:
+def add_keys(config_class: Any, facts: dict[str, Any]) -> None:
     """Add what the class and the code of a configuration say of keys: shares, sections, lengths."""
-    if facts is None or kind_of(facts) not in ("read", "ask"):
-        return
     facts |= MORE.get(config_class.model_type, {})
     facts.pop("reads", None)
     facts |= reads(config_class)
@@ -248,16 +261,25 @@ def reads(config_class: Any) -> dict[str, Any]:
     own, code = code_of(config_class)
     keys = [
         key
-        for key in known_facts.OWN_KEYS
+        for key in known_keys.OF_SOME
         if re.search(rf"\b{key}\b", own) or re.search(rf'config\.{key}\b|"{key}"', code)
     ]
     return {} if keys == [*known_facts.Facts().reads] else {"reads": keys}
 
 
-def add_attention(config_class: Any, config: Any, found: dict[str, Any]) -> None:
+def completed(config_class: Any, config: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of the rotation of a type with its attention, and the keys of both."""
+    if kind_of(facts) in ("read", "ask"):
+        add_keys(config_class, facts)
+    add_attention(config_class, config, facts)
+    add_names(config_class, facts)
+    return facts
+
+
+def add_attention(config_class: Any, config: Any, facts: dict[str, Any]) -> None:
     """Add what the attention of a type does to what is known of it, if it is a type of text."""
-    name, facts = config_class.model_type, found[config_class.model_type]
-    if config is None or facts is None or kind_of(facts) not in ("read", "unrotated"):
+    name = config_class.model_type
+    if config is None or kind_of(facts) not in ("read", "unrotated"):
         return
     if "axial" in facts:
         facts["attention"] = {"refused": "it attends to places in images"}
@@ -269,11 +291,31 @@ def add_attention(config_class: Any, config: Any, found: dict[str, Any]) -> None
     before = models.get(name)
     models[name] = facts
     try:
-        facts["attention"] = hf_attention.facts_of(config_class, config, types_of(config_class))
+        attention = hf_attention.facts_of(config_class, config, types_of(config_class))
+        facts |= hf_attention.with_attention({}, attention)
     finally:
         models[name] = before  # type: ignore[assignment]
         if before is None:
             del models[name]
+
+
+def add_names(config_class: Any, facts: dict[str, Any]) -> None:
+    """Add which keys the code of a type names, and how the names of its classes begin."""
+    name = config_class.model_type
+    is_compared = "refused" not in facts.get("attention", {"refused": ""})
+    if not is_compared and kind_of(facts) in ("read", "ask"):
+        named = hf_attention.named(config_class, facts)
+        facts["named"] = {key: x for key, x in named.items() if known_keys.is_rotary(key)}
+    begins = configuration.plain(name)
+    classes = {
+        x for x in driver.class_names(config_class) if not x.lower().startswith("pretrained")
+    }
+    others = {x for x in classes if not configuration.plain(x).startswith(begins)}
+    ends = "(?=Config|For[A-Z]|Model|PreTrained|Encoder|Decoder|$)"
+    facts["classes"] = sorted({re.match(rf"\w+?{ends}", x)[0] for x in others})
+    for key in ("named", "classes"):
+        if not facts.get(key):
+            facts.pop(key, None)
 
 
 def page(known: dict[str, Any], version: str) -> str:
@@ -325,7 +367,9 @@ the example of `RoPE.from_hf_config` shows.
 
 The lists below are measured: `.ci/write_models.py` runs each model of transformers with random
 weights, and compares the scores of its queries and keys with the scores of a `RoPE`. A
-configuration of several models is read as its text model; for another part, pass that part.
+configuration of several models is read as its text model; for another part, pass that part. A key
+that the code of the type does not name is not read; one that it names, and that could mean
+positions or attention, is refused where its value is not the one that was compared.
 
 ## {len(names["read"])} types are read
 
@@ -428,7 +472,8 @@ def is_rotary(config_class: Any) -> bool:
 def ropes_of(config: Any, facts: dict[str, Any]) -> list[RoPE | None] | str:
     """Return the embeddings that facts lead to, or why there are none."""
     values = hf_attention.values_of(config)
-    known_facts.models()[values["model_type"]] = facts
+    named = hf_attention.named(type(config), facts)
+    known_facts.models()[values["model_type"]] = facts | {"named": named}
     try:
         return RoPE.layers_from_hf_config(values, LENGTH, feature_axis=-1, seq_axis=-2)
     except (ValueError, TypeError) as error:
@@ -619,6 +664,7 @@ def defaults_of(config_class: Any) -> dict[str, Any]:
     nested = {key: each for key, each in parameters.items() if isinstance(each, dict)}
     if nested:
         facts |= bases_of(config_class, nested)
+        facts |= {"own": OWN[config_class.model_type]} if config_class.model_type in OWN else {}
         heads = whole.get("per_layer_config") or {}
         sizes = {each.get("head_dim") for each in heads.values()} - {None}
         if len(sizes) == 1:

@@ -7,10 +7,19 @@ pages of the site, and `.ci/write_pages.py` the tables of `docs/reference/conten
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 PACKAGE = "positional_embeddings"
+
+# What calls return and layers use, which is imported from its module.
+BESIDE = (
+    "attention.cache.KVStep",
+    "encodings.dropout.dropout",
+    "models.decoder.DecoderStep",
+    "rotary.tables.RotaryTables",
+)
 
 
 class Section(NamedTuple):
@@ -84,6 +93,9 @@ PAGES = {
         "keys. The guides are :doc:`/guide/attention` and :doc:`/guide/decoding`.",
         [Section("Attention", "attention"), Section("Attention of a model", "models")],
     ),
+    "versions": Page(
+        "Versions", "What a report of a bug has to say.", [Section("Versions", "versions")]
+    ),
     "plotting": Page(
         "Pictures",
         "Functions that draw encodings, masks, biases and rotary embeddings with "
@@ -105,7 +117,8 @@ PAGES = {
     ),
     "xarray": Page(
         "xarray",
-        "Encodings of coordinates and attention over named dimensions, the extra ``xarray``.",
+        "Encodings of named coordinates, the extra ``xarray``. The :doc:`guide "
+        "</guide/coordinates>` has the lines of an attention over named dimensions.",
         [Section("xarray", "xarray")],
         f"{PACKAGE}.xarray",
     ),
@@ -116,6 +129,8 @@ def names_of(page: Page) -> Iterator[tuple[Section, list[str]]]:
     """Yield the sections of a page, and their names as the modules define them."""
     package = import_module(page.package)
     values = {name: getattr(package, name) for name in package.__all__ if name != "__version__"}
+    if page.package == PACKAGE:
+        values |= {name: attrgetter(name)(package) for name in BESIDE}
     for section in page.sections:
         places = {name: _place(value, page, section) for name, value in values.items()}
         found = [(place, name) for name, place in places.items() if place is not None]
@@ -148,7 +163,7 @@ def all_names() -> list[str]:
 
 def summary(package: str, name: str) -> str:
     """Return the first line of the docstring of a name."""
-    return (getattr(import_module(package), name).__doc__ or "").partition("\n")[0]
+    return (attrgetter(name)(import_module(package)).__doc__ or "").partition("\n")[0]
 
 
 def tables() -> str:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import contents
 from docutils import nodes
 from sphinx import addnodes
 
@@ -19,7 +20,7 @@ NAMES = {
     name: f"{module.__name__}.{name}"
     for module in (positional_embeddings.xarray, sklearn, plotting, positional_embeddings)
     for name in module.__all__
-}
+} | {name.rpartition(".")[2]: f"positional_embeddings.{name}" for name in contents.BESIDE}
 
 
 def escape_shapes(*arguments: Any) -> None:

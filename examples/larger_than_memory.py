@@ -1,10 +1,9 @@
 """Encode, rotate and attend over arrays several times as large as the memory of the workers.
 
-dask: two worker processes, restarted if they take more than their limit. With `--kill` one worker
-is killed in the middle, and the result is still right. cubed: each task tells what memory it needs
-before anything runs.
+Two worker processes of dask, restarted if they take more than their limit. With `--kill` one worker
+is killed in the middle, and the result is still right.
 
-    pip install "dask[array]" distributed cubed zarr tqdm
+    pip install "dask[array]" distributed zarr
     python examples/larger_than_memory.py
 """
 
@@ -40,7 +39,7 @@ CHUNK_NUMBERS = HEAD_SIZE * CHUNK * HEADS  # of each result
 
 
 def attend(q: Any, k: Any, v: Any, seq_len: int) -> Any:
-    """Rotate queries and keys, and attend; the same lines for NumPy, dask and cubed."""
+    """Rotate queries and keys, and attend; the same lines for NumPy and dask."""
     rope = RoPE(HEAD_SIZE, seq_len)
     return scaled_dot_product_attention(rope(q), rope(k), v, mask=MASK)
 
@@ -65,7 +64,7 @@ def numbers(chunk: int, seed: int) -> np.ndarray:
 
 
 def one_chunk(block: np.ndarray, block_id: tuple[int, ...], seed: int) -> np.ndarray:
-    """Return the numbers of a chunk; what dask and cubed call for each."""
+    """Return the numbers of a chunk; what dask calls for each."""
     del block
     return numbers(block_id[1], seed)
 
@@ -161,37 +160,11 @@ def on_dask(name: str, chunks: int, limit: str, path: Path, *, kill: bool) -> No
     print(f"Largest difference from NumPy: {np.abs(got - work.last).max():.1e}")
 
 
-def on_cubed(chunks: int, limit: str, path: Path) -> None:
-    """Compute in this process, each task within the memory allowed."""
-    import cubed
-    from cubed.diagnostics.tqdm import TqdmProgressBar
-
-    setting = {"spec.work_dir": str(path), "spec.allowed_mem": limit, "spec.reserved_mem": "0"}
-    with cubed.config.set(setting):
-        shape = (HEAD_SIZE, chunks * CHUNK, HEADS)
-        empty = cubed.empty(shape, dtype=cubed.float32, chunks=CHUNK_SHAPE)
-        work = attention_on(
-            lambda *args, **kw: cubed.map_blocks(*args, **kw, dtype=np.float32), empty
-        )
-        needed = work.result.plan().max_projected_mem / 1e6
-        print(
-            f"cubed, attention: {work.result.nbytes / 1e9:.2f} GB out, "
-            f"{limit} allowed, {needed:.0f} MB needed"
-        )
-        before = peak()
-        store = str(path / "cubed.zarr")
-        cubed.to_zarr(work.result, store, callbacks=[TqdmProgressBar()])
-        print(f"This process: peak of {peak():.0f} MB, {before:.0f} MB before")
-        last = np.asarray(cubed.from_zarr(store)[:, -CHUNK:].compute())
-        print(f"Largest difference from NumPy: {np.abs(last - work.last).max():.1e}")
-
-
 def main() -> None:
     """Run what is chosen."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chunks", type=int, default=128, help="chunks of 4 MB of the result")
     parser.add_argument("--limit", default="600MB", help="memory of a worker")
-    parser.add_argument("--only", choices=("dask", "cubed"), help="one library, both if left out")
     parser.add_argument(
         "--work", choices=("attention", *ENCODINGS), default="attention", help="what dask computes"
     )
@@ -199,12 +172,7 @@ def main() -> None:
     options = parser.parse_args()
     chunks = max(3, options.chunks)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        if options.only in (None, "dask"):
-            on_dask(options.work, chunks, options.limit, path, kill=options.kill)
-        if options.only in (None, "cubed"):
-            # It counts a buffer for each chunk that is joined: half as many.
-            on_cubed(max(3, chunks // 2), options.limit, path)
+        on_dask(options.work, chunks, options.limit, Path(folder), kill=options.kill)
 
 
 if __name__ == "__main__":

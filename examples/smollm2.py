@@ -20,6 +20,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 import positional_embeddings as pe
+from positional_embeddings.models.decoder import DecoderStep
 
 FEW_ROWS = 16  # up to which BLAS multiplies W @ x.T faster than x @ W.T
 LIBRARIES = {n: f"array_api_compat.{n}" for n in ("numpy", "cupy", "torch")} | {"jax": "jax.numpy"}
@@ -50,7 +51,7 @@ def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
     return x / model.xp.sqrt(mean_square + model.config["rms_norm_eps"]) * model.weights[name]
 
 
-def logits(model: SimpleNamespace, tokens: Any, step: pe.DecoderStep) -> Any:
+def logits(model: SimpleNamespace, tokens: Any, step: DecoderStep) -> Any:
     """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
     xp, shape = model.xp, (*tokens.shape, -1, model.config["head_dim"])  # batch, seq, heads, head
     x = xp.take(model.weights["token_embd"], xp.asarray(tokens.ravel()), axis=0)

@@ -19,7 +19,7 @@ from positional_embeddings.sklearn import (
     PeriodicKernel,
     PositionalEncoder,
 )
-from positional_embeddings.xarray import attention, encode
+from positional_embeddings.xarray import encode
 
 
 def measure():
@@ -70,9 +70,10 @@ def smooth(data):
     """Return the mean day of each place, by attention over the phases of the day."""
     features = encode(data, "time", periods=["day"]) * 5
     hours = features.isel(time=slice(8)).rename(time="hour")
-    hidden = np.isnan(data.air)
-    names = {"dim": ("hour", "time"), "feature_dim": "feature"}
-    return attention(hours, features, data.air, mask=hidden, **names)
+    scores = xr.dot(hours, features, dim="feature") / np.sqrt(features.sizes["feature"])
+    weights = np.exp(scores - scores.max("time"))
+    there = (~np.isnan(data.air)).astype(float)
+    return xr.dot(weights, data.air.fillna(0), dim="time") / xr.dot(weights, there, dim="time")
 
 
 def main():

@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import array_api_compat
 import numpy as np
-import pytest
 
 from positional_embeddings.arrays.find import space_of
 
@@ -29,31 +28,28 @@ NAMES = {
     "jax-jit": "jax",
     "jax-jit-x64": "jax",
     "dask": "dask",
-    "cubed": "cubed",
     "ndonnx": "ndonnx",
     "mlx": "mlx",
     "cupy": "cupy",
 }
-# Libraries that compute chunk by chunk, and their modules with `from_array`.
-CHUNKED = {"dask": "dask.array", "cubed": "cubed"}
 # Modules with the functions of a library, if they are not those of its name.
 MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
 # Run only where they are asked for: libraries with faults of their own, or that take long, and
 # variants that differ little from others.
-ON_DEMAND = ("cubed", "ndonnx", "mlx", "strict-device2", "jax-x64", "jax-jit")
+ON_DEMAND = ("ndonnx", "mlx", "strict-device2", "jax-x64", "jax-jit")
 # Libraries whose arrays are refused, by an error that tells the remedy.
 UNFIT = ("blosc2", "sparse")
 # Public names that a backend cannot compute, and the error that says so.
 ERRORS = {
     ("graph_laplacian_encoding", name): r"a library with `linalg\.eigh`, got"
-    for name in ("dask", "cubed", "ndonnx")
+    for name in ("dask", "ndonnx")
 }
 
 # They have float64, and compute its exponential, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")
 
 # Their values are not read: they compute later, or have no class in `arrays/libraries`.
-_NOT_READ = ("cubed", "ndonnx", "mlx")
+_NOT_READ = ("ndonnx", "mlx")
 
 
 def missing(name: str) -> str | None:
@@ -144,12 +140,11 @@ class Backend:
             dtype = "int32" if dtype == "int64" and not self.has_int64 else dtype
             host = host.astype(dtype)
             dtype = getattr(self.xp, dtype)
-        if self.name == "cubed" and host.size == 0:
-            pytest.skip("cubed cannot compute with arrays that have no elements")
-        if self.name in CHUNKED:
+        if self.name == "dask":
+            import dask.array
+
             chunks = tuple(max(1, (n + 1) // 2) for n in host.shape)
-            library = importlib.import_module(CHUNKED[self.name])
-            return library.from_array(host.astype(dtype), chunks=chunks)
+            return dask.array.from_array(host.astype(dtype), chunks=chunks)
         return self.xp.asarray(host, dtype=dtype, device=self.device)
 
     def numpy(self, array: Any) -> np.ndarray:
@@ -224,8 +219,6 @@ def opened(name: str) -> Iterator[Backend]:
             setting = importlib.import_module("dask").config.set(
                 scheduler="synchronous", num_workers=1
             )
-        elif name == "cubed":
-            setting = library.config.set({"spec.executor_name": "single-threaded"})
         space = space_of(array=library.empty(1))
         xp, device = space.xp, space.device
     with setting:

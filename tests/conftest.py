@@ -29,8 +29,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-# Each example on cubed writes and reads files, and JAX compiles for each shape.
-settings.register_profile("cubed", settings.get_profile("default"), max_examples=1)
+# JAX compiles for each shape.
 settings.register_profile("jax", settings.get_profile("default"), max_examples=3)
 settings.load_profile("default")
 pytest.register_assert_rewrite("wrong_inputs")
@@ -111,9 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
             raise pytest.UsageError(message)
-    for library in ("cubed", "jax"):
-        if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {library}:
-            settings.load_profile(library)
+    if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {"jax"}:
+        settings.load_profile("jax")
 
 
 def _chosen(config: pytest.Config) -> list[str]:

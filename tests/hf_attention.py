@@ -12,21 +12,15 @@ import re
 import sys
 from contextlib import nullcontext, suppress
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import hf_models as driver
 from positional_embeddings.models import facts as known_facts
-from positional_embeddings.models.attention_layers import (
-    KV_HEADS,
-    MEANS_ATTENTION,
-    attention_layers,
-    keys_of,
-)
-from positional_embeddings.models.facts import OWN_KEYS
-from positional_embeddings.models.hf_config import TOP_KEYS, nested
+from positional_embeddings.models import keys
+from positional_embeddings.models.attention_layers import attention_layers
+from positional_embeddings.models.configuration import nested
 
 TOKENS, PADDED, LONGER = 12, 3, 17
 LONGEST, FAR = 64, 5000
@@ -353,6 +347,13 @@ RULES = {
         "kv_heads": [["new_decoder_architecture", "num_kv_heads"], ["multi_query", 1]],
     },
     "falcon_h1": {"times": "key_multiplier"},
+    "gemma4_text": {
+        "advice": {
+            "use_bidirectional_attention": "Of 'vision' the attention to text alone is that of "
+            "None: pass `text_config | {'use_bidirectional_attention': None}`; the guide of masks "
+            "says what tokens of images see."
+        }
+    },
     "gpt_bigcode": {"kv_heads": [["multi_query", 1]]},
     "llama4_text": {
         "advice": {
@@ -371,6 +372,8 @@ RULES = {
 }
 # Values for which alone a type is known.
 SETTLED = {
+    "dbrx": {"attn_config.rope_theta": None},
+    "gemma4_unified_text": {"use_bidirectional_attention": ["vision", None]},
     "kimi_linear": {"mla_use_nope": True},
     "llama4_text": {"attn_temperature_tuning": False},
     "modernbert-decoder": {"local_attention": 128},
@@ -387,17 +390,8 @@ SETTLED = {
     },
 }
 # Rules of types of layers.
-GLOBAL_HEADS = {"kv_heads": [["attention_k_eq_v", "num_global_key_value_heads"]]}
 OWN_RULES = {
-    "gemma4_text": {"full_attention": GLOBAL_HEADS},
-    "gemma4_unified_text": {"full_attention": GLOBAL_HEADS},
-    "mimo_v2_flash": {
-        "sliding_attention": {
-            "kv_heads": "swa_num_key_value_heads",
-            "kv_times": 2,
-            "before": "sliding_window_size",
-        }
-    },
+    "mimo_v2_flash": {"sliding_attention": {"kv_times": 2, "before": "sliding_window_size"}}
 }
 # Configurations that are compared besides.
 VARIANTS = {
@@ -488,6 +482,8 @@ def _facts_of(config_class, config, types):
         return facts
     if types and "first" not in facts and "" not in facts["layers"]:
         facts["types"] = types
+        read = words_of({"attention": facts})
+        facts["named"] = {key: x for key, x in facts.get("named", {}).items() if key not in read}
     small = smaller(config)
     variants = [(other, seen), (small, None)]
     others = VARIANTS.get(name, ())
@@ -505,7 +501,7 @@ def _facts_of(config_class, config, types):
     if rotates and not agrees_far(small, facts):
         return {"refused": "its output at far positions differs from that of its table"}
     flags = turned(config_class, changes, facts, rotates=rotates)
-    facts["settled"] = facts.get("settled", {}) | flags
+    facts["named"] = facts.get("named", {}) | flags
     if not defaults_are_read(config_class, facts):
         return {"refused": "what its configuration leaves out is in no rule that is known"}
     return facts
@@ -534,7 +530,7 @@ def turned(config_class, changes, facts, *, rotates):
 
     whole = flat(config_class(**changes).to_dict())
     plain = PreTrainedConfig().to_dict().keys()
-    known = plain | keys_of(known_facts.Attention(**facts)) | facts.get("settled", {}).keys()
+    known = plain | words_of(facts) | facts.get("named", {}).keys()
     code = driver.code_of(config_class)
     flags = {
         key: x
@@ -590,7 +586,7 @@ def answer(values, facts, longest=LONGEST):
     """Return the layers that facts lead to, or why there are none."""
     known = known_facts.models()
     before = known.get(values["model_type"])
-    known[values["model_type"]] = (before or {"unrotated": True}) | {"attention": facts}
+    known[values["model_type"]] = with_attention(before or {"unrotated": True}, facts)
     try:
         return attention_layers(values, longest, **AXES)
     except (TypeError, ValueError) as error:
@@ -599,6 +595,14 @@ def answer(values, facts, longest=LONGEST):
         known[values["model_type"]] = before
         if before is None:
             del known[values["model_type"]]
+
+
+def with_attention(facts, attention):
+    """Return the facts of a type with those of its attention, from which `named` is taken out."""
+    own = {key: x for key, x in attention.items() if key != "named"}
+    return (
+        facts | {"attention": own} | ({"named": attention["named"]} if "named" in attention else {})
+    )
 
 
 LONG = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096}
@@ -682,51 +686,87 @@ def described(config_class, config, given, seen):  # noqa: PLR0911, PLR0912, PLR
         if "max_window_layers" in whole and "" not in visible:
             facts["first"] = "max_window_layers"
     facts["defaults"] = defaults_of(config_class, facts, whole)
-    return facts | settled(config_class, facts, whole, given)
+    every = known_facts.models().get(name, {}) | {"attention": facts}
+    return facts | {"named": named(config_class, every, given)}
 
 
-def settled(config_class, facts, whole, changed_keys):
-    """Return the keys that could mean attention, and what is known of them.
+def named(config_class, facts, changed_keys=()):
+    """Return the keys that the code of a type names, and that could mean attention or positions.
 
-    Keys that were changed, and are in no rule, are not read: attention is compared with them.
+    Those that the facts read are left out, and those that were changed: attention is compared with
+    them. Their values are the usual ones, which are None where nothing tells them.
     """
+    whole = flat(config_class().to_dict())
     own = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
-    by_name = SETTLED.get(config_class.model_type, {})
-    names = {*by_name, *known_facts.facts_of(config_class.model_type).names.values()}
-    keys = {key for key in {*whole, *own} - names if MEANS_ATTENTION.search(key)}
-    derived = {"qk_head_dim", *DERIVED.get(config_class.model_type, ())}
-    keys = {key for key in keys if key in derived or not KV_HEADS.search(key)}
-    classes = re.split(r"^(?=@|class |def )", driver.code_of(config_class), flags=re.MULTILINE)
-    inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
-    converted = Path(inspect.getfile(config_class)).read_text(encoding="utf-8")
-    read = keys_of(known_facts.Attention(**facts)) | {*READ}
-    unread = [
+    read, literal = words_of(facts) | READ, driver.named(config_class)
+    read |= {"rope_interleave"} if facts.get("interleave") else set()
+    read |= {"position_embedding_type"} if facts.get("optional") else set()
+    parts = {key.rpartition(".")[-1] for key in literal}
+    found = {key for key in whole if "." in key and key.rpartition(".")[-1] in parts}
+    derived = {"qk_head_dim", *UNREAD.get(config_class.model_type, ()), *changed_keys}
+    keys = {
         key
-        for key in sorted(keys - read)
-        if key in changed_keys
-        or key in derived
-        or not (re.search(rf"\b{key}\b", inner) or re.search(rf"self\.{key}\b", converted))
-    ]
-    values = {key: whole.get(key, own.get(key)) for key in sorted(keys - {*unread, *read})}
-    kinds = int | float | str | None
-    return {
-        "unread": sorted({*unread, *PUBLISHED.get(config_class.model_type, ())}),
-        "settled": {key: x for key, x in values.items() if isinstance(x, kinds)} | by_name,
+        for key in {*literal, *found} - read - derived
+        if MEANS_ATTENTION.search(key) and not key.startswith("_")
+        if not callable(getattr(config_class, key, None))
     }
+    values = {key: whole.get(key, own.get(key, literal.get(key))) for key in sorted(keys)}
+    heads = whole.get("num_attention_heads")
+    for key, value in values.items():
+        if KV_HEADS.search(key) and value in (heads, None):
+            values[key] = "num_attention_heads"
+        elif isinstance(value, list):
+            values[key] = [value]
+    values = {key: x for key, x in values.items() if isinstance(x, int | float | str | list | None)}
+    return values | SETTLED.get(config_class.model_type, {})
 
 
-# Keys that are read of all types, or of those whose code reads them.
-READ = (TOP_KEYS | {"max_position_embeddings", *OWN_KEYS}) - {"rope_interleave"}
-READ |= {*known_facts.layer_types().lists, *known_facts.layer_types().full_lists}
-# Keys that are published with a type, and are not read by the code of transformers.
-PUBLISHED = {"mimo_v2_flash": ["attention_chunk_size"], "sarvam_mla": ["q_head_dim"]}
-# Keys that a configuration computes from others, whatever is given, besides `qk_head_dim`.
-DERIVED = {"gpt_bigcode": ["num_key_value_heads"]}
+def words_of(facts):
+    """Return the words of facts, and with them the keys that they read."""
+    left_out = ("refused", "ask", "defaults", "named", "advice", "attention", "own")
+    parts = (facts, facts.get("attention") or {})
+    rules = [x for part in parts for key, x in part.items() if key not in left_out]
+    rules += [[*sizes.values()] for sizes in facts.get("own", {}).values()]
+    return {*re.findall("'([^']*)'", repr(rules))}
+
+
+# What a key is called that could mean positions or attention.
+MEANS_ATTENTION = re.compile(
+    "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window"
+    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder"
+    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim"
+    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio"
+    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)"
+    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier"
+    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling"
+    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)"
+)
+# What a key is called that has the number of heads of keys.
+KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
+# Keys that are read of all types, or of those whose code reads them, and words that are no keys.
+READ = {*keys.OF_ALL, keys.LENGTH, keys.ORIGINAL, *keys.OF_SOME}
+READ |= {*known_facts.layer_types()["lists"], *known_facts.layer_types()["full_lists"]}
+READ |= {"causal_conv1d", "causal_conv1d_fn", "causal_conv1d_update", "position_ids"}
+READ |= {
+    "rope_type",
+    "mrope_section",
+    "mrope_interleaved",
+    "rotary_pos_emb",
+    "standardize_rope_params",
+}
+# Keys that the code of types names, and that change no attention which is compared: of an indexer,
+# or computed from others.
+UNREAD = {
+    "glm_moe_dsa": ["indexer_rope_interleave"],
+    "gpt_bigcode": ["num_key_value_heads"],
+    "sarvam_mla": ["q_head_dim"],
+}
 
 
 def defaults_of(config_class, facts, whole):
     """Return the default values of the keys that facts name."""
-    keys = keys_of(known_facts.Attention(**facts))
+    sizes = known_facts.facts_of(config_class.model_type).own
+    keys = words_of({"attention": facts, "own": sizes})
     own = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
     keys |= SETTLED.get(config_class.model_type, {}).keys()
     found = {key: own.get(key, whole.get(key)) for key in keys if key in own or key in whole}

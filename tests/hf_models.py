@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import re
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,29 @@ def code_of(config_class):
     return "".join(path.read_text(encoding="utf-8") for path in code_files(config_class))
 
 
+_READS = re.compile(
+    r"""(?:config\w*\.|(?:get|has)attr\(\s*[\w.]*config[\w.]*,\s*")(\w+)(?:", (\w[\w.]*)\))?"""
+)
+_CONVERTS = re.compile(r"""(?:self\.|")(\w+)(?:", (\w[\w.]*)\))?""")
+_LITERALS = {"True": True, "False": False}
+
+
+@cache
+def named(config_class):
+    """Return what the code of a type names like keys of configurations, with their defaults."""
+    classes = re.split(r"^(?=@|class |def )", code_of(config_class), flags=re.MULTILINE)
+    inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
+    files = {inspect.getfile(x) for x in config_class.__mro__ if ".models." in x.__module__}
+    own = "".join(Path(file).read_text(encoding="utf-8") for file in sorted(files))
+    own = re.sub(r'r?""".*?"""', "", own, flags=re.DOTALL)
+    found = {}
+    for name, default in _READS.findall(inner) + _CONVERTS.findall(own):
+        is_number = default.replace(".", "", 1).isdecimal()
+        value = float(default) if is_number else _LITERALS.get(default)
+        found[name] = value if found.get(name) is None else found[name]
+    return found
+
+
 def code_modules(config_class):
     """Return the modules of the models of a class of configurations."""
     names = [f"{path.parent.name}.{path.stem}" for path in code_files(config_class)]
@@ -151,6 +175,25 @@ def model_classes(config):
             ):
                 found.append(value)
     return sorted(found, key=lambda c: (not c.__name__.endswith("Model"), len(c.__name__)))
+
+
+def class_names(config_class):
+    """Return the names of the classes of models of a class of configurations."""
+    from transformers import PreTrainedModel
+    from transformers.models.auto import modeling_auto as auto
+
+    found = {
+        value.__name__
+        for module in code_modules(config_class)
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__
+        if issubclass(value, PreTrainedModel) and value.config_class is config_class
+    }
+    for name, mapping in vars(auto).items():
+        if name.startswith("MODEL_") and name.endswith("_MAPPING_NAMES"):
+            names = mapping.get(config_class.model_type, ())
+            found |= {names} if isinstance(names, str) else {*names}
+    return found
 
 
 def shrink(config):

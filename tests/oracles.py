@@ -98,3 +98,24 @@ def multi_head(x, layer, mask, bias=None, base=10_000.0):
         out, _ = attention(q, k, projected("Wv", h // groups), mask[:, :, h], bias[:, :, h])
         joined[h * size : (h + 1) * size] = out
     return np.einsum("ed,dsb->esb", weights["Wo"], joined)
+
+
+def float32_angle_errors(frequencies, context, searched=2**20):
+    """Return by how many radians angles err that are products in float32.
+
+    The largest error at the last 8,192 positions of a context, and the first position, of those
+    that are searched, with one above 1e-3, None without.
+    """
+    largest = _angle_errors(frequencies, np.arange(max(0, context - 8192), context)).max()
+    for start in range(0, searched, 8192):
+        bad = _angle_errors(frequencies, np.arange(start, start + 8192)) > 1e-3
+        if bad.any():
+            return float(largest), start + int(bad.argmax())
+    return float(largest), None
+
+
+def _angle_errors(frequencies, positions):
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = positions.astype(np.float32)[:, None] * frequencies.astype(np.float32)
+        errors = np.abs(single - positions[:, None] * frequencies).max(axis=1)
+    return np.where(np.isnan(errors), np.inf, errors)

@@ -20,6 +20,20 @@ from hypothesis import strategies as st
 import positional_embeddings as pe
 import positional_embeddings.sklearn as estimators
 import positional_embeddings.xarray as labelled
+from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.encodings.dropout import dropout
+from positional_embeddings.models.decoder import DecoderStep
+from positional_embeddings.rotary.tables import RotaryTables
+
+# What calls return and layers use, which is imported from its module.
+BESIDE = {
+    "DecoderStep": DecoderStep,
+    "KVStep": KVStep,
+    "RotaryTables": RotaryTables,
+    "dropout": dropout,
+}
+# All of the library but its optional modules, by name.
+NAMES = {name: getattr(pe, name) for name in pe.__all__} | BESIDE
 
 MODULES = {"": pe, "sklearn.": estimators, "xarray.": labelled}
 # Options that any call without arrays takes.
@@ -821,7 +835,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(pe.describe_mask, {"mask": pe.CausalMask(), **HIDING, "most": 8}),
         Call(pe.describe_mask, {"mask": HIDDEN[..., None], "batch": 0, "key_axis": 1}),
     ],
-    "dropout": [Call(pe.dropout, {"x": X, "rate": 0.5, "rng": half})],
+    "dropout": [Call(dropout, {"x": X, "rate": 0.5, "rng": half})],
     "fourier_encoding": [
         Call(
             pe.fourier_encoding,
@@ -1226,26 +1240,6 @@ CATALOGUE: dict[str, list[Call]] = {
         )
     ],
     "sklearn.SumKernel": [Call(estimators.SumKernel, TWO_KERNELS, of_kernel)],
-    "xarray.attention": [
-        Call(
-            labelled.attention,
-            {
-                "query": FEATURES,
-                "key": FEATURES,
-                "value": SERIES,
-                "dim": "t",
-                "feature_dim": "feature",
-                "mask": pe.CausalMask(),
-                "bias": None,
-                "scale": 0.5,
-                "softcap": 3.0,
-                "offset": 0,
-                "block_size": 2,
-                "fill_value": 0.0,
-            },
-            lambda array, _: array.data,
-        )
-    ],
     "xarray.encode": [
         Call(
             partial(labelled.encode, periods=3.0),
@@ -1300,6 +1294,7 @@ NOT_CALLED = {
     "KVStep": "made by KVCache.step",
     "Mask": "the base class of masks",
     "RotaryTables": "made by RoPE.tables",
+    "show_versions": "prints, and has no arguments",
 }
 
 
@@ -1316,8 +1311,8 @@ def public() -> dict[str, set[str]]:
     """
     found = {}
     for prefix, module in MODULES.items():
-        for name in module.__all__:
-            value = getattr(module, name)
+        names = NAMES if module is pe else {name: getattr(module, name) for name in module.__all__}
+        for name, value in names.items():
             if not callable(value):
                 continue
             found[prefix + name] = parameters(value)

@@ -4,7 +4,7 @@ import pytest
 
 import positional_embeddings as pe
 from positional_embeddings.biases.bias import Bias
-from samples import BIASES, CATALOGUE, MASKS, NOT_CALLED, SCALINGS, public
+from samples import BIASES, CATALOGUE, MASKS, NAMES, NOT_CALLED, SCALINGS, public
 
 pytestmark = pytest.mark.complete
 
@@ -22,12 +22,12 @@ def test_every_parameter_of_every_public_name_has_a_value():
         for name, calls in CATALOGUE.items()
     }
     assert has == public()
-    assert NOT_CALLED.keys() <= set(pe.__all__)
+    assert NOT_CALLED.keys() <= NAMES.keys()
 
 
 def test_every_public_name_has_a_sample():
     named = {name for name in CATALOGUE if "." not in name}
-    assert named | NOT_CALLED.keys() == set(pe.__all__) - {"__version__"}
+    assert named | NOT_CALLED.keys() == NAMES.keys() - {"__version__"}
 
 
 def test_every_mask_has_a_rule():

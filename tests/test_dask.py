@@ -246,18 +246,10 @@ def test_means_of_large_values_in_many_chunks_are_finite():
     np.testing.assert_allclose(scaled_dot_product_attention(q, q, v).compute(), 3e38, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "library", ["dask", pytest.param("cubed", marks=pytest.mark.library("cubed"))]
-)
-def test_chunks_that_cut_a_group_of_heads(library):
+def test_chunks_that_cut_a_group_of_heads():
     q = np.random.default_rng(0).standard_normal((4, 6, 12))
     k, v = np.random.default_rng(1).standard_normal((2, 4, 6, 3))
-    if library == "dask":
-        chunked = [da.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
-    else:
-        import cubed
-
-        chunked = [cubed.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
+    chunked = [da.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
     options = {"enable_gqa": True, "bias": ALiBiBias(12)}
     expected = scaled_dot_product_attention(q, k, v, **options)
     got = scaled_dot_product_attention(*chunked, **options).compute()

@@ -252,7 +252,6 @@ def test_tables_go_to_pipelines_without_glue(tables, capsys, monkeypatch):
     assert filled.index.equals(data.air.to_pandas().index)
     assert not filled.isna().any().any()
     assert mean.dims == ("hour", "place")
-    assert mean.attrs == {"units": "degC"}
     np.testing.assert_allclose(mean.max("hour") - mean.min("hour"), 10, atol=0.4)
 
 
@@ -317,22 +316,18 @@ def test_pytorch_trains_layers():
         assert int(weights.argmax()) == train.BACK
 
 
-@pytest.mark.library("distributed", "zarr")
+@pytest.mark.library("dask", "distributed", "zarr")
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(("dask", "--chunks", "12", "--kill"), marks=pytest.mark.library("dask")),
-        pytest.param(
-            ("dask", "--chunks", "12", "--kill", "--work", "spherical"),
-            marks=pytest.mark.library("dask"),
-        ),
-        pytest.param(("cubed", "--chunks", "3"), marks=pytest.mark.library("cubed")),
+        ("--chunks", "12", "--kill"),
+        ("--chunks", "12", "--kill", "--work", "spherical"),
     ],
     ids=" ".join,
 )
 def test_arrays_larger_than_memory_give_what_numpy_gives(options):
     script = str(EXAMPLES / "larger_than_memory.py")
-    command = [sys.executable, script, "--limit", "1GB", "--only", *options]
+    command = [sys.executable, script, "--limit", "1GB", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "peak of" in done.stdout
@@ -368,6 +363,7 @@ def judged(panel):
     quick = ("attention", "neighbours", "interpolation")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Neighbouring errors are alike")
+        warnings.filterwarnings("ignore", ".* farther outside of the samples")
         return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
 
 

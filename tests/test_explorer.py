@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.cli.rope import float32_angle_errors
+from oracles import float32_angle_errors
+from positional_embeddings.models.configuration import read_config
 from positional_embeddings.models.facts import models
-from positional_embeddings.models.hf_config import Model, read_config
+from positional_embeddings.models.hf_config import Model
 
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"
@@ -77,6 +78,12 @@ OTHER += [
     {"model_type": "granite_swa", "num_hidden_layers": 3, "layer_rope_theta": [1e4, 0, 5e5]},
     {"model_type": "llama", "layer_types": ["attention", "full_attention"], "num_hidden_layers": 2}
     | {"global_head_dim": 16, "per_layer_config": {"1": {"head_dim": 8}}},
+    # Keys that no code of their type names turn nothing.
+    {"model_type": "gptj", "head_dim": 32},
+    {"model_type": "llama", "num_hidden_layers": 3, "no_rope_layers": [1, 0], "kv_channels": 32}
+    | {"rotary_pct": 1.5, "rotary_dim": 16, "rope_something": 1, "alibi": True, "head_dim": 64},
+    {"model_type": "gemma4", "text_config": {"model_type": "gemma4_text", "global_head_dim": 64}}
+    | {"architectures": ["Gemma4ForConditionalGeneration"]},
 ]
 DEEPSEEK = {"model_type": "deepseek_v3", "num_hidden_layers": 2}
 SCORED = [
@@ -126,9 +133,15 @@ SCORED += [
     for flag in (False, True)
 ]
 WRONG = [
-    {"model_type": "llama", "kv_channels": 32},
-    {"model_type": "gptj", "head_dim": 32},
-    {"model_type": "llama", "head_dim": 32, "no_rope_layers": [1, 0]},
+    {"model_type": "qwen4_exp_text", "num_hidden_layers": 4},
+    {"model_type": "ours", "rope_theta": 1e4, "use_mrope": False, "use_rope": True, "rotary": None},
+    {"model_type": "qwen3", "architectures": ["DFlashDraftModel"]},
+    {"model_type": "qwen3", "architectures": "Qwen3Model"},
+    {"model_type": "llava", "text_config": {"model_type": "llama", "architectures": ["X"]}},
+    {"model_type": "bloom", "num_layers": 24, "n_head": 16, "hidden_dim": 1024},
+    {"model_type": "olmo3", "rope_parameters": {"rope_type": "linear", "factor": 8}},
+    {"model_type": "llama", "num_hidden_layers": 2, "layer_types": ["indexed_attention"] * 2},
+    {"model_type": "nomic_bert", "rotary_emb_fraction": 0.5},
     {},
     {"head_dim": 64},
     {"model_type": "some_model", "head_dim": 64, "max_position_embeddings": 4096},
@@ -151,10 +164,6 @@ WRONG = [
     {"model_type": "llama", "rope_theta": "1e4"},
     {"model_type": "llama", "rope_theta": 0},
     {"model_type": "llama", "rope_theta": True},
-    {"model_type": "llama", "rope_something": 1},
-    {"model_type": "llama", "rotary_pct": 0.5},
-    {"model_type": "llama", "rotary_pct": 1.5},
-    {"model_type": "llama", "rotary_dim": 16},
     {"model_type": "llama", "head_dim": 7},
     {"model_type": "llama", "head_dim": -2},
     {"model_type": "llama", "head_dim": 2**21},
@@ -163,7 +172,6 @@ WRONG = [
     {"model_type": "llama", "num_attention_heads": None},
     {"model_type": "llama", "max_position_embeddings": 0},
     {"model_type": "llama", "layer_types": "full_attention"},
-    {"model_type": "llama", "num_hidden_layers": 3, "no_rope_layers": [1, 0]},
     {"model_type": "deepseek_v3", "rope_interleave": 1},
     {"model_type": "smollm3", "no_rope_layer_interval": -1},
     {"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": 3}},

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.cli.rope import float32_angle_errors
-from positional_embeddings.models.hf_config import Model, read_config
+from oracles import float32_angle_errors
+from positional_embeddings.models.configuration import read_config
+from positional_embeddings.models.hf_config import Model
 
 pytestmark = pytest.mark.library("playwright", "chromium")
 

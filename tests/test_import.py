@@ -1,10 +1,12 @@
 """What importing the package costs."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import array_api_compat  # noqa: F401 - it must be installed
@@ -42,9 +44,44 @@ def test_matplotlib_is_loaded_by_the_first_plot():
 def test_public_names_are_there():
     import positional_embeddings
 
+    assert dir(positional_embeddings) == sorted(positional_embeddings.__all__)
     for name in positional_embeddings.__all__:
         assert getattr(positional_embeddings, name) is not None
     assert len(set(positional_embeddings.__all__)) == len(positional_embeddings.__all__)
+
+
+@pytest.mark.complete
+def test_names_that_are_not_there_are_answered():
+    import positional_embeddings
+
+    for room, names in positional_embeddings._ELSEWHERE.items():
+        module = import_module(f"{PACKAGE}.{room}")
+        assert names == sorted(getattr(module, "__all__", names))
+        for name in names:
+            assert hasattr(module, name)
+            with pytest.raises(AttributeError, match=f"`{name}`. Import it from {PACKAGE}.{room}."):
+                getattr(positional_embeddings, name)
+    with pytest.raises(AttributeError, match=r"`CausalMasc`. Did you mean CausalMask\?$"):
+        positional_embeddings.CausalMasc  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute `zzz`\.$"):
+        positional_embeddings.zzz  # noqa: B018
+
+
+@pytest.mark.complete
+def test_what_the_source_says_is_what_runs():
+    """No function is replaced but by a decorator that stands before it."""
+    import positional_embeddings
+
+    public = [getattr(positional_embeddings, name) for name in positional_embeddings.__all__]
+    owners = {base for value in public for base in getattr(value, "__mro__", ())}
+    methods = [value for base in owners for value in vars(base).values()]
+    for value in [*public, *methods]:
+        function = getattr(value, "__func__", value)
+        if not inspect.isfunction(function) or hasattr(function, "_lazy_xp_function"):
+            continue  # the latter is of conftest.py
+        source = inspect.unwrap(function).__code__.co_filename
+        if source.startswith(str(ROOT / "src")) and hasattr(function, "__wrapped__"):
+            assert inspect.getsource(inspect.unwrap(function)).lstrip()[0] == "@", function
 
 
 def imported_by(path):
@@ -70,7 +107,10 @@ MODULES = {
 
 
 # Constructors import what reads configurations when they are called.
-IN_CALLS = {f"{PACKAGE}.rotary.rope": {f"{PACKAGE}.models.hf_config"}}
+IN_CALLS = {
+    f"{PACKAGE}.rotary.rope": {f"{PACKAGE}.models.hf_config"},
+    f"{PACKAGE}.versions": {PACKAGE},
+}
 
 
 def room_of(name):
@@ -89,9 +129,7 @@ def test_data_flows_down_the_table_of_rooms():
     order = rooms()
     assert sorted(order) == sorted({room_of(name) for name in MODULES})
     for name, path in MODULES.items():
-        # Commands call the public functions.
-        api = {PACKAGE} if room_of(name) == "cli" else IN_CALLS.get(name, set())
-        above = {room_of(other) for other in set(imported_by(path)) - api}
+        above = {room_of(other) for other in set(imported_by(path)) - IN_CALLS.get(name, set())}
         assert above <= {*order[: order.index(room_of(name)) + 1]}, name
 
 

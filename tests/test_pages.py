@@ -19,11 +19,12 @@ ROOT = Path(__file__).parents[1]
 (write_pages,) = loaded(ROOT / ".ci" / "write_pages.py")
 README = ROOT / "README.md"
 # The code of these pages is run by tests of their own.
-ELSEWHERE = ("command_line", "larger_than_memory", "systems")
+ELSEWHERE = ("larger_than_memory", "systems")
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if "explorer" not in page.parts)
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
-CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PRINTED = re.compile(CODE.pattern + r"\n\n```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A library, the code, and what it prints.
+BLOCK = r"^```python ?(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?"
+CODE = re.compile(BLOCK, re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = (
     "cftime",
@@ -38,18 +39,17 @@ GPU = ("cupy",)  # which needs one, too
 BLOCKS = [
     pytest.param(
         code,
-        printed.get(code, ""),
+        printed,
         id=f"{page.stem}-{number}",
         marks=pytest.mark.library(library) if library in LIBRARIES else (),
     )
-    for page, text in ((page, page.read_text(encoding="utf-8")) for page in PAGES)
-    for printed in ({code: told for _, code, told in PRINTED.findall(text)},)
-    for number, (library, code) in enumerate(CODE.findall(text))
+    for page in PAGES
+    for number, (library, code, printed) in enumerate(CODE.findall(page.read_text("utf-8")))
     if library not in GPU
 ]
 ON_GPU = [
     pytest.param(library, code, marks=pytest.mark.needs("graphs") if "capture" in code else ())
-    for library, code in CODE.findall((ROOT / "docs/guide/cupy.md").read_text(encoding="utf-8"))
+    for library, code, _ in CODE.findall((ROOT / "docs/guide/cupy.md").read_text(encoding="utf-8"))
     if library in GPU
 ]
 LINKED = [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("examples/**/*.md")]
@@ -87,7 +87,7 @@ def test_code_block_on_a_gpu(library, code):
 @pytest.mark.only_on("cupy")
 @pytest.mark.usefixtures("backend")
 def test_cupy_differs_by_one_line():
-    codes = [code for _, code in CODE.findall(README.read_text(encoding="utf-8"))]
+    codes = [code for _, code, _ in CODE.findall(README.read_text(encoding="utf-8"))]
     codes = [code for code in codes if "import numpy as xp" in code]
     assert len(codes) == 2
     for code in codes:
@@ -97,7 +97,7 @@ def test_cupy_differs_by_one_line():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_fits_the_page(page):
     """The site has room for 100 columns on a screen of 1280 pixels."""
-    code = [code for _, code in CODE.findall(page.read_text(encoding="utf-8"))]
+    code = [code for _, code, _ in CODE.findall(page.read_text(encoding="utf-8"))]
     assert [line for line in "".join(code).splitlines() if len(line) > 100] == []
 
 
@@ -165,6 +165,7 @@ def test_every_public_name_has_a_page_in_the_reference():
     modules = (pe, plotting, sklearn, pe.xarray)
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     public.remove("positional_embeddings.__version__")
+    public += [f"positional_embeddings.{name}" for name in write_pages.contents.BESIDE]
     assert sorted(write_pages.contents.all_names()) == sorted(public)
 
 
@@ -180,7 +181,7 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
     for page in tmp_path.glob("*.rst"):
         text = page.read_text(encoding="utf-8")
         (module,) = re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE)
-        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
+        for names in re.findall(r":nosignatures:\n\n((?:   [\w.]+\n)+)", text):
             listed += [f"{module}.{name}" for name in names.split()]
     assert sorted(listed) == sorted(write_pages.contents.all_names())
     index = (ROOT / "docs/reference/index.rst").read_text(encoding="utf-8")

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import positional_embeddings as pe
-from samples import BIASES, CATALOGUE, MASKS, Library, is_numbers
+from positional_embeddings.encodings.dropout import dropout
+from samples import BIASES, CATALOGUE, MASKS, NAMES, Library, is_numbers
 
 
 def numbers(*shape, seed=0):
@@ -107,7 +108,7 @@ EDGES, DRAWN = numbers(5, 5), numbers(8, 5, 2, seed=9)
 # Of names whose sample is no function of all numbers, or holds none of PyTorch.
 OWN = {
     "dropout": Use(
-        lambda on: lambda x: pe.dropout(x, 0.5, rng=lambda _: DRAWN.to(on["device"])), (X,)
+        lambda on: lambda x: dropout(x, 0.5, rng=lambda _: DRAWN.to(on["device"])), (X,)
     ),
     "graph_laplacian_encoding": Use(
         of(lambda a: pe.graph_laplacian_encoding(a + a.mT, 2)), (EDGES,)
@@ -124,13 +125,14 @@ NO_USE = {
     "__version__": "a text",
     "days_since": "takes dates of NumPy",
     "describe_mask": "reads values, and returns a text",
+    "show_versions": "prints",
     "log_wavelengths": "returns numbers of NumPy",
     "octave_wavelengths": "returns numbers of NumPy",
     "spherical_truncation_error": "returns a number",
     "to_block_ranges": "returns numbers",
 }
 
-USES = {name: of_sample(calls) for name, calls in CATALOGUE.items() if name in pe.__all__}
+USES = {name: of_sample(calls) for name, calls in CATALOGUE.items() if name in NAMES}
 USES |= {kind: attention_of(kind, sample.values[0], "mask") for kind, sample in MASKS.items()}
 USES |= {kind: attention_of(kind, values[0], "bias") for kind, values in BIASES.items()}
 USES |= OWN
@@ -142,7 +144,7 @@ OF_REAL_NUMBERS = [name for name in WITH_ARRAYS if all(map(is_real, USES[name].a
 
 @pytest.mark.complete
 def test_all_that_is_public_is_used():
-    assert sorted([*USES, *NO_USE]) == sorted(pe.__all__)
+    assert sorted([*USES, *NO_USE]) == sorted(NAMES)
 
 
 # PyTorch warns of the copies that it makes itself for each of a batch.

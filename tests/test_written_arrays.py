@@ -13,11 +13,14 @@ import pytest
 import positional_embeddings as pe
 from hostile.judge import parts, same
 from positional_embeddings.arrays.kept import frozen_copy, read_only
+from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.models.decoder import DecoderStep
+from positional_embeddings.rotary.tables import RotaryTables
 from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
 # Values whose arrays nobody can write to, but by force.
-HOLDERS = pe.DecoderCache | pe.DecoderStep | pe.KVCache | pe.KVStep | pe.Mask
+HOLDERS = pe.DecoderCache | DecoderStep | pe.KVCache | KVStep | pe.Mask
 each_call = pytest.mark.parametrize("name", CALLS)
 
 
@@ -41,7 +44,7 @@ def overwrite(array, *, force=True):
 def weights_of(value):
     """Return the names of the weights of a layer."""
     names = getattr(value, "_array_names", ())
-    return () if isinstance(value, HOLDERS | pe.RotaryTables) else names
+    return () if isinstance(value, HOLDERS | RotaryTables) else names
 
 
 def overwrite_attributes(value):
@@ -117,7 +120,7 @@ def test_writing_to_a_copied_or_pickled_mask(mask, duplicate):
 def test_writing_to_tables_made_by_hand(dtype, order, duplicate):
     rope, x = pe.RoPE(4, 8), np.ones((4, 3), dtype)
     cos_sin = np.asarray(rope.tables(np.arange(3)).cos_sin, order=order).copy(order=order)
-    tables = duplicate(pe.RotaryTables(rope, cos_sin))
+    tables = duplicate(RotaryTables(rope, cos_sin))
     for _ in range(2):
         np.testing.assert_array_equal(tables(x), rope(x))
         cos_sin[...] = 7

@@ -1,13 +1,12 @@
-"""Encodings and attention of xarray: the numbers of the bare functions, under names."""
+"""Encodings of xarray: the numbers of the bare functions, under names."""
 
 # ruff: noqa: DTZ001 - clocks on walls have no zone
 
 import datetime as dt
 import importlib
-import itertools
 import sys
 from fractions import Fraction
-from math import cos, pi, prod, sin
+from math import cos, pi, sin
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,6 @@ import xarray as xr
 
 import positional_embeddings as pe
 from positional_embeddings import xarray as pex
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.encodings.sphere import spherical_encoding
 from wrong_inputs import make_test
 
@@ -348,25 +346,6 @@ def test_latitude_and_longitude_are_told_apart(names, attributes):
     np.testing.assert_array_equal(got.values, expected)
 
 
-def test_attention_to_each_variable_of_a_dataset():
-    da = series()
-    ds = xr.Dataset(
-        {"t2m": da, "count": ("time", np.arange(len(HOURS))), "height": 3.0}, attrs={"by": "us"}
-    )
-    ds["gaps"] = da.where(np.arange(len(HOURS)) % 3 > 0)
-    times = pex.encode(ds, "time", periods=["day", "2D"])
-    options = {"dim": "time", "feature_dim": "feature"}
-    got = pex.attention(times[:, ::2], times, ds, mask=ds.isnull(), **options)
-    assert got.attrs == ds.attrs
-    assert got.height.identical(ds.height)
-    for name in ("t2m", "gaps"):
-        one = pex.attention(times[:, ::2], times, ds[name], mask=ds[name].isnull(), **options)
-        xr.testing.assert_identical(got[name].reset_coords(drop=True), one.reset_coords(drop=True))
-    counts = pex.attention(times, times, ds["count"].astype(float), **options)
-    xr.testing.assert_identical(pex.attention(times, times, ds["count"], **options), counts)
-    xr.testing.assert_identical(pex.attention(times, times, ds, **options)["count"], counts)
-
-
 def test_missing_times():
     times = HOURS.copy()
     times[3] = None
@@ -376,301 +355,6 @@ def test_missing_times():
 
 
 # Attention.
-
-
-def sample(rng, sizes, dtype=np.float64):
-    coords = {d: np.arange(n) for d, n in sizes.items() if d in ("time", "new")}
-    return xr.DataArray(
-        rng.standard_normal(tuple(sizes.values())).astype(dtype), dims=tuple(sizes), coords=coords
-    )
-
-
-SIZES = {"new": 4, "time": 5, "f": 3, "g": 2, "head": 2, "lat": 3}
-
-
-def reference(query, key, value, mask=None, bias=None, **options):
-    """Return the attention of each combination of the further dimensions by the bare function."""
-    terms = {n: t for n, t in (("mask", mask), ("bias", bias)) if t is not None}
-    given = [query, key, value, *terms.values()]
-    further = sorted({d for a in given for d in a.dims} - {"new", "time", "f"})
-    v_features = value.sizes.get("f", 1)
-    out = np.empty((*(SIZES[d] for d in further), query.sizes["new"], v_features))
-
-    def at(array, place, dims):
-        array = array.isel({d: i for d, i in place.items() if d in array.dims})
-        return array.expand_dims([d for d in dims if d not in array.dims]).transpose(*dims).values
-
-    for index in itertools.product(*(range(SIZES[d]) for d in further)):
-        place = dict(zip(further, index, strict=True))
-        arrays = [at(query, place, ("f", "new"))]
-        arrays += [at(array, place, ("f", "time")) for array in (key, value)]
-        own = {name: at(term, place, ("new", "time")) for name, term in terms.items()}
-        out[index] = pe.scaled_dot_product_attention(*arrays, **own, **options).T
-    result = xr.DataArray(out, dims=(*further, "new", "f"))
-    return result if "f" in value.dims else result.isel(f=0)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_attention_is_that_of_each_combination_of_the_further_dimensions(seed):
-    """Arrays have any of the further dimensions, and theirs in any order."""
-    rng = np.random.default_rng(seed)
-
-    def drawn(*dims):
-        further = [d for d in ("g", "head", "lat") if rng.random() < 0.4]
-        order = rng.permutation([*dims, *further])
-        return sample(rng, {d: SIZES[d] for d in order.tolist()})
-
-    query, key = drawn("new", "f"), drawn("time", "f")
-    value = drawn("time", "f") if seed % 2 else drawn("time")
-    mask = drawn("time", "new") > 0.5 if seed % 3 else drawn("time") > 0.5
-    bias = drawn("time", "new") if seed % 5 else None
-    mask = mask if seed % 4 else None
-    options = [{}, {"scale": 0.3}, {"softcap": 2.0}, {"block_size": 2}][seed // 7 % 4]
-    got = pex.attention(
-        query,
-        key,
-        value,
-        dim=("new", "time"),
-        feature_dim="f",
-        mask=mask,
-        bias=bias,
-        fill_value=0.0,
-        **options,
-    )
-    expected = reference(query, key, value, mask, bias, **options)
-    assert set(got.dims) == set(expected.dims)
-    own = [{"time": "new"}.get(d, d) for d in value.dims]
-    assert list(got.dims[len(got.dims) - len(own) :]) == own
-    np.testing.assert_allclose(got.transpose(*expected.dims).values, expected.values, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("has_bias", [False, True])
-def test_places_that_hide_other_keys(dtype, has_bias):
-    """Some see nothing, some only keys of weights that are too small for a float."""
-    rng = np.random.default_rng(1)
-    query, key = (sample(rng, {n: SIZES[n], "f": 3}, dtype) for n in ("new", "time"))
-    value = sample(rng, {"lat": 3, "g": 2, "time": 5}, dtype)
-    key[4] = -30 * query[0]
-    mask = sample(rng, {"g": 2, "time": 5, "lat": 3}) > 0.5
-    mask[0, :, 0] = True
-    mask[0, :, 1] = [True, True, True, True, False]
-    value = value.where(~mask, np.nan)
-    mask[1, 0, 2], value[2, 1, 0] = False, np.inf
-    bias = sample(rng, {"new": 4, "time": 5}, dtype) if has_bias else None
-    options = {"mask": mask, "bias": bias, "scale": 20.0}
-    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f", **options)
-    expected = reference(query, key, value, **options)
-    hidden = mask.all("time")
-    assert got.dtype == dtype
-    assert bool(got.where(hidden, np.nan).isnull().all())
-    assert bool(got.isel(g=0, lat=1).notnull().all())
-    assert bool(got.isel(g=1, lat=2).isnull().all())
-    places = (~hidden).broadcast_like(expected)
-    expected = expected.where(places)
-    tolerance = 2e-5 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(got.transpose(*expected.dims), expected, rtol=0, atol=tolerance)
-
-
-@pytest.mark.parametrize(
-    "hides",
-    [
-        {},
-        {"mask": xr.DataArray(np.arange(6) == 5, dims="time")},
-        {"mask": xr.DataArray(np.arange(6) == 5, dims="time").expand_dims(place=3)},
-        {"mask": pe.CausalMask()},
-        {"bias": xr.DataArray([0.0, 0, 0, 0, 0, -np.inf], dims="time")},
-    ],
-    ids=["none", "shared", "each", "causal", "bias"],
-)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_at_one_place_does_not_reach_another(hides, bad):
-    rng = np.random.default_rng(0)
-    query = sample(rng, {"time": 6, "f": 3})
-    value = sample(rng, {"time": 6, "place": 3, "f": 2})
-    value[3, 1, 0], value[5, 2, 0] = bad, bad
-    got = pex.attention(query, query, value, dim="time", feature_dim="f", **hides)
-    for place in range(3):
-        here = hides
-        if "place" in getattr(hides.get("mask"), "dims", ()):
-            here = {"mask": hides["mask"][place]}
-        one = value.isel(place=place)
-        expected = pex.attention(query, query, one, dim="time", feature_dim="f", **here)
-        np.testing.assert_allclose(got.isel(place=place), expected, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize(("hidden", "size"), [(36, 1e-24), (24, 1e-33)])
-def test_places_of_tiny_values_keep_their_digits(hidden, size):
-    """Where the weights of the keys are tiny, and where only their products with values are."""
-    t = np.arange(40.0)
-    angles = np.stack([np.cos(t / 40), np.sin(t / 40)]).astype(np.float32)
-    query = xr.DataArray(angles, dims=("f", "time"))
-    tiny = (1 + np.random.default_rng(0).random((40, 2))) * size
-    value = xr.DataArray(tiny.astype(np.float32), dims=("time", "place"))
-    mask = xr.DataArray(np.stack([t < hidden, t < 0], axis=1), dims=("time", "place"))
-    options = {"dim": "time", "feature_dim": "f", "scale": 100}
-    both = pex.attention(query, query, value, mask=mask, **options)
-    for place in range(2):
-        alone = pex.attention(query, query, value[:, place], mask=mask[:, place], **options)
-        np.testing.assert_allclose(both[:, place], alone, rtol=2e-6)
-
-
-@pytest.fixture
-def scores(monkeypatch):
-    """Return a list of how many scores each call of the bare function has, and if it has a mask."""
-    calls, bare = [], pex.scaled_dot_product_attention
-
-    def attend(query, key, value, **options):
-        calls.append((query.shape[-2] * prod(key.shape[:-1]), "mask" in options))
-        return bare(query, key, value, **options)
-
-    monkeypatch.setattr(pex, "scaled_dot_product_attention", attend)
-    return calls
-
-
-def test_places_that_hide_keys_cost_no_scores_of_their_own(scores):
-    """Neither do one of zeros, and one that sees nothing; one of tiny weights does."""
-    n, places = 20, 6
-    t = np.arange(n) / n
-    times = xr.DataArray(np.stack([np.cos(t), np.sin(t)]), dims=("f", "time"))
-    value = xr.DataArray(np.ones((places, n)), dims=("place", "time"))
-    value[1] = 0.0
-    mask = xr.DataArray(np.eye(places, n, dtype=bool), dims=("place", "time"))
-    mask[2] = True
-    options = {"dim": "time", "feature_dim": "f"}
-    pex.attention(times, times, value, mask=mask, **options)
-    pex.attention(times, times, value, mask=mask, bias=value[0], **options)
-    pex.attention(times, times, value[:2], mask=mask[:2], **options)
-    assert scores == [(n * n, False)] * 3
-    scores.clear()
-    mask[3] = t < 0.9
-    pex.attention(times, times, value, mask=mask, scale=5000, **options)
-    heads = times.expand_dims(head=2)
-    pex.attention(heads, heads, value, mask=mask, scale=5000, **options)
-    assert scores == [(count * n * n, own) for count in (1, 2) for own in (False, True)]
-    scores.clear()
-    pex.attention(times, times, value, mask=mask, bias=value, **options)
-    assert scores == [(places * n * n, True)]
-
-
-def test_a_grid_is_attended_over_as_the_error_says():
-    ds = xr.Dataset(coords={"lat": [50.0, -10.0, 20.0], "lon": [-179.0, 179.0, 0.0, 90.0]})
-    places = pex.encode(ds, ("lat", "lon"), "spherical", degree=2)
-    values = sample(np.random.default_rng(0), {"lat": 3, "lon": 4}).assign_coords(ds.coords)
-    names = {"dim": ("lat", "lon"), "feature_dim": "feature"}
-    with pytest.raises(ValueError, match="one name for queries and keys that have both"):
-        pex.attention(places, places, values, **names)
-    cells, column = (a.stack(cell=("lat", "lon")) for a in (places, values))
-    got = pex.attention(cells, cells, column, dim="cell", feature_dim="feature").unstack("cell")
-    q, v = places.values.reshape(9, 12), values.values.reshape(1, 12)
-    expected = pe.scaled_dot_product_attention(q, q, v).reshape(3, 4)
-    np.testing.assert_allclose(got.reindex_like(values), expected, atol=1e-12)
-
-
-def test_names_coordinates_and_attributes_of_attention():
-    rng = np.random.default_rng(0)
-    query = sample(rng, {"new": 4, "f": 3}).assign_coords(
-        f=["a", "b", "c"], season=("new", list("wsws"))
-    )
-    key = sample(rng, {"f": 3, "time": 5}).assign_coords(f=list("xyz"), mood=("time", range(5)))
-    value = sample(rng, {"lat": 3, "f": 2, "time": 5}, np.float32).assign_coords(
-        f=["u", "v"], lat=("lat", [1, 2, 3], {"units": "degrees_north"}), height=2.0
-    )
-    value.name, value.attrs = "wind", {"units": "m/s"}
-    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f")
-    assert (got.dims, got.name, got.attrs) == (("lat", "f", "new"), "wind", {"units": "m/s"})
-    assert got.dtype == np.float32
-    assert set(got.coords) == {"new", "season", "lat", "f", "height"}
-    assert got.f.values.tolist() == ["u", "v"]
-    xr.testing.assert_identical(got.season.drop_vars("height"), query.season)
-    assert got.lat.attrs == {"units": "degrees_north"}
-    wide = pex.attention(query, key, value.astype(float), dim=("new", "time"), feature_dim="f")
-    np.testing.assert_allclose(got.values, wide.values, rtol=1e-6)
-
-
-def test_one_name_for_queries_and_keys():
-    """The times of the queries need not be those of the keys; a mask has those of the keys."""
-    rng = np.random.default_rng(1)
-    key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
-    query = sample(rng, {"time": 4, "f": 3}).assign_coords(time=[10, 20, 30, 40])
-    mask = value > 0.5
-    got = pex.attention(query, key, value, dim="time", feature_dim="f", mask=mask)
-    expected = pe.scaled_dot_product_attention(
-        query.values.T, key.values, value.values[None], mask=mask.values[None]
-    )
-    np.testing.assert_allclose(got.values, expected[0], atol=1e-12)
-    assert got.time.values.tolist() == [10, 20, 30, 40]
-
-
-def test_stacked_dimensions_are_unstacked_again():
-    rng = np.random.default_rng(2)
-    ds = sample(rng, {"f": 3, "y": 2, "x": 3}).assign_coords(y=[10, 20], x=[1, 2, 3])
-    places = ds.stack(place=("y", "x"))
-    got = pex.attention(
-        places, places, ds[0].stack(place=("y", "x")), dim="place", feature_dim="f"
-    ).unstack("place")
-    x = ds.values.reshape(3, 6)
-    expected = pe.scaled_dot_product_attention(x, x, x[:1]).reshape(2, 3)
-    np.testing.assert_allclose(got.values, expected, atol=1e-12)
-    assert got.y.values.tolist() == [10, 20]
-
-
-@pytest.mark.parametrize("offset", [None, 1])
-def test_mask_of_the_library(offset):
-    rng = np.random.default_rng(3)
-    query, key, value = (
-        sample(rng, {"lat": 3, "new": 4, "f": 3}),
-        sample(rng, {"lat": 3, "time": 5, "f": 3}),
-        sample(rng, {"lat": 3, "time": 5, "f": 2}),
-    )
-    mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
-    got = pex.attention(
-        query, key, value, dim=("new", "time"), feature_dim="f", mask=mask, offset=offset
-    )
-    expected = pe.scaled_dot_product_attention(
-        query.values,
-        key.values,
-        value.values,
-        mask=mask,
-        offset=offset,
-        feature_axis=-1,
-        seq_axis=-2,
-    )
-    np.testing.assert_allclose(got.values, expected, atol=1e-12)
-    early = pe.FunctionMask(lambda q_pos, k_pos: k_pos < 2 + 0 * q_pos)
-    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f", mask=early)
-    assert got.notnull().all()
-
-
-def test_queries_without_keys_get_the_fill_value():
-    rng = np.random.default_rng(4)
-    query, key = sample(rng, {"new": 2, "f": 3}), sample(rng, {"time": 5, "f": 3})
-    value = sample(rng, {"time": 5, "lat": 3})
-    value[:, 1] = np.nan
-    value[2, 0] = np.nan
-    options = {"dim": ("new", "time"), "feature_dim": "f", "mask": value.isnull()}
-    got = pex.attention(query, key, value, **options)
-    assert got.isnull().values.tolist() == [[False, True, False]] * 2
-    assert (pex.attention(query, key, value, **options, fill_value=-1)[:, 1] == -1).all()
-    none = pex.attention(query, key[:0], value[:0], dim=("new", "time"), feature_dim="f")
-    assert none.shape == (2, 3)
-    assert none.isnull().all()
-
-
-def test_labels_that_conflict_are_an_error():
-    rng = np.random.default_rng(5)
-    key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
-    later = value.assign_coords(time=value.time + 1)
-    with pytest.raises(ValueError, match=r"`value` .* cannot align objects .*'time'"):
-        pex.attention(key, key, later, dim="time", feature_dim="f")
-    for name, term in {"mask": later > 0, "bias": later}.items():
-        with pytest.raises(ValueError, match=rf"`{name}` .* cannot align objects .*'time'"):
-            pex.attention(key, key, value, dim="time", feature_dim="f", **{name: term})
-    named, other = key.assign_coords(f=list("abc")), key.assign_coords(f=list("acb"))
-    with pytest.raises(ValueError, match=r"cannot align objects .*'f'"):
-        pex.attention(named, other, value, dim="time", feature_dim="f")
-    with pytest.raises(ValueError, match=r"cannot .*'f'"):
-        pex.attention(key[:2], key, value, dim="time", feature_dim="f")
 
 
 # Libraries.
@@ -754,128 +438,19 @@ def test_chunks_of_a_lazy_coordinate_are_kept_unless_others_are_given():
     assert pex.encode(lazy, "seen", periods=4, chunks={"x": 4}).chunks[1] == (4, 2)
 
 
-@pytest.mark.library("dask")
-@pytest.mark.parametrize("chunks", [{"lat": 2}, {"lat": 2, "time": 3}, {"time": 2, "head": 1}])
-def test_attention_on_dask_stays_lazy(chunks, forbid_computing):
-    rng = np.random.default_rng(6)
-    query, key = sample(rng, {"head": 2, "new": 4, "f": 3}), sample(rng, {"f": 3, "time": 5})
-    value, mask = sample(rng, {"lat": 3, "time": 5, "f": 2}), sample(rng, {"time": 5, "lat": 3}) > 0
-    options = {"dim": ("new", "time"), "feature_dim": "f"}
-    expected = pex.attention(query, key, value, mask=mask, **options)
-    own = {
-        name: {d: n for d, n in chunks.items() if d in a.dims}
-        for name, a in (("query", query), ("value", value), ("mask", mask))
-    }
-    with forbid_computing():
-        got = pex.attention(
-            query.chunk(own["query"]),
-            key,
-            value.chunk(own["value"]),
-            mask=mask.chunk(own["mask"]),
-            **options,
-        )
-        partly = pex.attention(query, key, value.chunk(own["value"]), mask=mask, **options)
-    assert got.chunksizes["new"] == (4,)
-    assert got.chunksizes["lat"] == ((2, 1) if "lat" in chunks else (3,))
-    assert got.chunksizes["head"] == ((1, 1) if "head" in chunks else (2,))
-    for lazy in (got, partly):
-        assert lazy.chunks is not None
-        assert lazy.dtype == expected.dtype
-        np.testing.assert_allclose(lazy.values, expected.values, atol=1e-12)
-    window = pex.attention(
-        query.chunk(),
-        key,
-        value.chunk(own["value"]),
-        mask=pe.CausalMask(),
-        **options,
-    )
-    expected = pex.attention(query, key, value, mask=pe.CausalMask(), **options)
-    np.testing.assert_allclose(window.values, expected.values, atol=1e-12)
-
-
-@pytest.mark.library("jax")
-def test_arrays_of_jax():
-    import jax.numpy as jnp
-
-    rng = np.random.default_rng(7)
-    arrays = [sample(rng, {"time": 5, "f": n}, np.float32) for n in (3, 3, 2)]
-    on_jax = [a.copy(data=jnp.asarray(a.values)) for a in arrays]
-    mask = arrays[2][:, 0] > 0
-    options = {"dim": "time", "feature_dim": "f"}
-    got = pex.attention(*on_jax, mask=mask.copy(data=jnp.asarray(mask.values)), **options)
-    assert isinstance(got.data, type(on_jax[0].data))
-    expected = pex.attention(*arrays, mask=mask, **options)
-    np.testing.assert_allclose(
-        space_of(x=got.data).to_numpy(got.data), expected.values, rtol=1e-5, atol=1e-6
-    )
-    for values in (np.asarray([0.5, 1.5], np.float32), np.asarray([1, 2], np.int32)):
-        da = xr.DataArray(values, dims="x", coords={"p": ("x", jnp.asarray(values))})
-        encoded = pex.encode(da, "p", periods=3)
-        assert isinstance(encoded.data, type(on_jax[0].data))
-        np.testing.assert_allclose(encoded.values, pe.cyclic_encoding(values, 3), atol=1e-6)
-
-
 # From a dataset to filled gaps.
 
 
-def test_gaps_of_a_dataset_are_filled_without_glue():
-    rng = np.random.default_rng(8)
-    time = pd.date_range("2024-01-01", periods=240, freq="3h")
-    lat, lon = np.linspace(-60, 60, 4), np.linspace(0, 300, 6)
-    hour = 3 * np.arange(240)
-    truth = xr.Dataset(
-        {
-            "t2m": (
-                ("time", "lat", "lon"),
-                20 * np.cos(np.radians(lat))[:, None]
-                + 5 * np.sin(np.radians(lon))
-                + (4 * np.sin(2 * np.pi * hour / 24) + hour / 240)[:, None, None],
-                {"units": "degC"},
-            )
-        },
-        coords={"time": time, "lat": lat, "lon": lon},
-    )
-    ds = truth.where(truth.t2m.copy(data=rng.random(truth.t2m.shape)) > 0.3)
-    ds["t2m"][:, 0, 0] = np.nan  # a place without any
+@pytest.mark.library("jax")
+@pytest.mark.parametrize("values", [[0.5, 1.5], [1, 2]])
+def test_arrays_of_jax(values):
+    import jax.numpy as jnp
 
-    # Along time: each place has gaps of its own.
-    wavelengths = [pd.Timedelta(days=60), pd.Timedelta(days=120)]
-    times = xr.concat(
-        [
-            7 * pex.encode(ds, "time", periods="day"),
-            10 * pex.encode(ds, "time", "fourier", wavelengths=wavelengths),
-        ],
-        "feature",
-    )
-    filled = ds.t2m.fillna(
-        pex.attention(
-            times, times, ds.t2m, dim="time", feature_dim="feature", mask=ds.t2m.isnull(), scale=2
-        )
-    )
-    assert filled.dims == ds.t2m.dims
-    assert filled.attrs == {"units": "degC"}
-    assert filled.isnull().sum() == time.size
-    assert filled[:, 0, 0].isnull().all()
-    error = abs(filled - truth.t2m).where(ds.t2m.isnull())
-    assert float(error.mean()) < 0.2
-    assert float(error.mean()) < 0.1 * float(abs(ds.t2m.mean("time") - truth.t2m).mean())
-
-    # Along places: what lacks there comes from its neighbours, as far as they tell.
-    places = pex.encode(ds, ("lat", "lon"), "spherical", degree=6).stack(place=("lat", "lon"))
-    stacked = filled.stack(place=("lat", "lon"))
-    everywhere = stacked.fillna(
-        pex.attention(
-            places,
-            places,
-            stacked,
-            dim="place",
-            feature_dim="feature",
-            mask=stacked.isnull(),
-            scale=20,
-        )
-    ).unstack("place")
-    assert everywhere.isnull().sum() == 0
-    assert abs(everywhere - truth.t2m).max() < 12
+    on_jax = jnp.asarray(np.asarray(values))
+    da = xr.DataArray(np.zeros(2), dims="x", coords={"p": ("x", on_jax)})
+    encoded = pex.encode(da, "p", periods=3)
+    assert isinstance(encoded.data, type(on_jax))
+    np.testing.assert_allclose(encoded.values, pe.cyclic_encoding(np.asarray(values), 3), atol=1e-6)
 
 
 # Errors.
@@ -899,7 +474,6 @@ COORDS = (
 CASES = {
     "xr": xr,
     "encode": pex.encode,
-    "attention": pex.attention,
     "da": series(),
     "ds": COORDS,
     "metres": COORDS.assign_coords(y=("time", np.zeros(len(HOURS)), {"units": "m"})),
@@ -909,19 +483,14 @@ CASES = {
         dims="time",
         coords={"time": pd.date_range("2024-01-01", periods=2, tz="Europe/Berlin").as_unit("ns")},
     ),
-    "q": sample(np.random.default_rng(0), {"new": 4, "f": 3}),
-    "k": sample(np.random.default_rng(0), {"time": 5, "f": 3}),
-    "v": sample(np.random.default_rng(0), {"time": 5, "g": 2}),
-    "pair": {"dim": ("new", "time"), "feature_dim": "f"},
-    "one": {"dim": "time", "feature_dim": "f"},
+    "bare": xr.DataArray([0.0, 1.0], dims="new"),
 }
 VALUE_ERRORS = {
-    'attention(q.expand_dims("time"), k.expand_dims("new"), v, **pair)': "`dim` must be one name for queries and keys that have both, got ('new', 'time'). Make one of a grid's by .stack(cell=('new', 'time')) of all arrays: dim='cell'.",
     'encode(da, "day", periods=7, time_zone="UTC")': "`time_zone` must be left out unless da['day'] holds datetimes, got zoneinfo.ZoneInfo(key='UTC').",
     'encode(da, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station'.",
     'encode(ds, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.assign_coords(x=range(2)) for positions from 0.",
     'encode(ds, "lat", periods=3)': "`dim` must name a coordinate, got 'lat'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.set_coords('lat').",
-    'encode(q.drop_vars("new"), "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are none.",
+    'encode(bare, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are none.",
     'encode(da, "time", "cyclical", periods="day")': "`encoding` must be 'cyclic' or 'fourier' or 'spherical', got 'cyclical'.",
     'encode(da, "time", periods="day", feature_dim="time")': "`feature_dim` must be a new name, got 'time'.",
     'encode(da, "time", periods="day", feature_dim="station")': "`feature_dim` must be a new name, got 'station'.",
@@ -947,33 +516,10 @@ VALUE_ERRORS = {
     'encode(ds, ("rad", "arc"), "spherical", degree=-1)': "`degree` must be a non-negative integer, got -1.",
     'encode(ds, ("rad", "arc"), "spherical", degree=1024)': "`degree` must be at most 1023, got 1024.",
     'encode(ds, ("rad", "arc"), "spherical", degree=3, unit="gon")': "`unit` must be 'degrees' or 'radians', got 'gon'.",
-    "attention(q, k, v, **one)": "`query` must have the dimension 'time', got dimensions ('new', 'f').",
-    "attention(k, q, v, **pair)": "`query` must have the dimension 'new', got dimensions ('time', 'f').",
-    'attention(q, k, v, dim=("new", "old"), feature_dim="f")': "`key` must have the dimension 'old', got dimensions ('time', 'f').",
-    'attention(q, k, v, dim="time", feature_dim="g")': "`query` must have the dimension 'time', got dimensions ('new', 'f').",
-    'attention(q, k, v, dim=("new", "time", "old"), feature_dim="f")': "`dim` must be one name, or those of queries and keys, got ('new', 'time', 'old').",
-    'attention(q, k, v, dim=("new", "time"), feature_dim="time")': "`feature_dim` must not be in `dim`, ('new', 'time'), got 'time'.",
-    'attention(q.expand_dims("time"), k, v, **pair)': "`query` must not have the dimension 'time', got dimensions ('time', 'new', 'f').",
-    'attention(q, k.expand_dims("new"), v, **pair)': "`key` must not have the dimension 'new', got dimensions ('new', 'time', 'f').",
-    'attention(q, k, v.expand_dims("new"), **pair)': "`value` must not have the dimension 'new', got dimensions ('new', 'time', 'g').",
-    'attention(q, k, v.to_dataset(name="u"), dim="tme", feature_dim="f")': "`value` must have a variable with the dimension 'tme', got dimensions ('time', 'g').",
-    'attention(q, k, v.to_dataset(name="u"), mask=(v > 0).to_dataset(name="w"), **pair)': "`mask` must have a variable for value['u'], got variables ['w'].",
-    "attention(q, k, v, mask=q[:, 0] > 0, **pair)": "`mask` must have the dimension 'time', got dimensions ('new',).",
-    "attention(q, k, v, mask=k > 0, **pair)": "`mask` must not have the dimension 'f', got dimensions ('time', 'f').",
-    "attention(q, k, v, mask=PaddingMask([3, 4]), **pair)": "`mask` must be for one sequence, got one for 2. Pass an xarray.DataArray with the dimension of the sequences.",
-    "attention(q, k, v, bias=q[:, 0], **pair)": "`bias` must have the dimension 'time', got dimensions ('new',).",
-    "attention(q, k, v, scale=-1, **pair)": "`scale` must be a positive finite number, got -1.",
-    "attention(q, k, v, softcap=0, **pair)": "`softcap` must be a positive finite number, got 0.",
-    "attention(q, k, v, offset=1, **pair)": "`offset` must be left out unless `mask` is a `Mask`, got 1.",
-    "attention(q, k, v, offset=1, mask=v > 0, **pair)": "`offset` must be left out unless `mask` is a `Mask`, got 1.",
-    "attention(q, k, v, block_size=0, **pair)": "`block_size` must be a positive integer, got 0.",
 }
 TYPE_ERRORS = {
-    "attention(q, k, v, fill_value=[0.0], **pair)": "`fill_value` must be a finite number, got [0.0] of type list.",
     'encode(da, "time", periods="day", feature_dim=3)': "`feature_dim` must be a name, got 3.",
     'encode(da, {"time"}, periods="day")': "`dim` must be a name, got {'time'}.",
-    'attention(q, k, xr.Dataset({"u": v, "s": ("time", ["a"] * v.sizes["time"])}), **pair)': "`value['s']` must have an integer or real dtype, got str32.",
-    "attention(q, k, v, mask=v.to_dataset(name='u'), **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got xarray.core.dataset.Dataset.",
     'encode(da, "time", periods="day", chunks=3)': "`chunks` must be a mapping from dimensions to lengths, got 3.",
     'encode(np.zeros(3), "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got numpy.ndarray.",
     'encode([da], "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got list.",
@@ -996,16 +542,6 @@ TYPE_ERRORS = {
     'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or dates, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
     'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or dates, got object.",
     'encode(zoned, "time", periods="day")': "`da['time']` must hold numbers or dates, got datetime64[ns, Europe/Berlin]. Pass da.assign_coords(time=days_since(da['time'])).",
-    "attention(q.values, k, v, **pair)": "`query` must be an xarray.DataArray, got numpy.ndarray of shape (4, 3).",
-    "attention(q, k, v > 0, **pair)": "`value` must have a real floating-point dtype, got bool.",
-    "attention(q, k.astype(int), v, **pair)": "`key` must have a real floating-point dtype, got int64.",
-    "attention(q, k, v, mask=v, **pair)": "`mask` must have a boolean dtype, True where a query may not attend, got float64. Pass mask < 0 if it would be added to scores.",
-    "attention(q, k, v, mask=v.values > 0, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got numpy.ndarray of shape (5, 2).",
-    "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
-    "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",
-    "attention(q, k, v, bias=alibi_bias(1, 4, 5), **pair)": "`bias` must be an xarray.DataArray, got numpy.ndarray of shape (4, 5, 1).",
-    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True, slopes=None).",
-    "attention(q, k, v, offset=0.5, mask=CausalMask(), **pair)": "`offset` must be an integer, got 0.5 of type float.",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, **CASES)

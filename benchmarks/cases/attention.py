@@ -15,13 +15,13 @@ from positional_embeddings import (
     CausalMask,
     DecoderCache,
     KVCache,
-    KVStep,
     PaddingMask,
     RoPE,
     SlidingWindowMask,
     attention_weights,
     scaled_dot_product_attention,
 )
+from positional_embeddings.attention.cache import KVStep
 
 HEADS, HEAD = 8, 64
 LAST = {"feature_axis": -1, "seq_axis": -2}

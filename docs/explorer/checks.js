@@ -27,8 +27,8 @@ export function shown(value) {
   return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}...`;
 }
 
-export function wrong(name, requirement, came) {
-  return new WrongInput(`\`${name}\` must ${requirement}, got ${came}.`);
+export function wrong(name, requirement, came, hint = "") {
+  return new WrongInput(`\`${name}\` must ${requirement}, got ${came}.${hint}`);
 }
 
 function typeName(value) {

@@ -9,7 +9,7 @@ import { isObject, isTrue, repr, shown, WrongInput, wrong } from "./checks.js";
 import { Rope, SCALINGS, scalingOf, yarnMagnitude } from "./rope.js";
 
 const WITHOUT_SCALING = ["default", "mrope"];
-const OTHER_NAMES = { su: "longrope" };
+const OTHER_NAMES = { su: "longrope", deepseek_yarn: "yarn" };
 
 // Of several names, the first one counts.
 const BASES = ["rotary_emb_base", "rope_theta", "rope_embedding_base"];
@@ -18,15 +18,8 @@ const PARAMETERS = ["rope_scaling", "rope_parameters"];
 const LAYERS = "num_hidden_layers";
 const LENGTH = "max_position_embeddings";
 const ORIGINAL = "original_max_position_embeddings";
-const TOP_KEYS = [
-  ...BASES,
-  ...SHARES,
-  ...PARAMETERS,
-  "rope_interleave",
-  "rope_interleaved",
-  "rotary",
-  "rotary_dim",
-];
+// The keys of rotation that are read of every type.
+const ROTARY_KEYS = ["rope_theta", "partial_rotary_factor", ...PARAMETERS];
 // Keys that count where the code of a model reads them, and for a model that is not known.
 const OWN_KEYS = [
   "qk_rope_head_dim",
@@ -35,10 +28,24 @@ const OWN_KEYS = [
   "layer_rope_theta",
   "no_rope_layers",
   "no_rope_layer_interval",
+  "rotary_emb_base",
+  "rope_embedding_base",
+  "rotary_pct",
+  "rope_pct",
+  "rotary_dim",
+  "alibi",
+  "num_attention_heads_per_layer",
 ];
+// What other formats of configurations call sizes.
+const OTHER_SIZES = {
+  [LAYERS]: ["num_layers", "n_layers", "n_layer", "depth"],
+  hidden_size: ["hidden_dim", "d_model", "n_embd", "n_embed", "embed_dim", "dim"],
+  num_attention_heads: ["num_heads", "n_heads", "n_head", "attention_heads"],
+};
 
-// The switch of rotation, and its usual value; dicts that are read elsewhere or not at all.
+// The switch of rotation of a type that is not known, what such switches are called; dicts that are read elsewhere or not at all.
 const SWITCH = ["use_rotary_pos_emb", true];
+const SWITCHES = /^(use_|apply_|with_|has_)?(rope|rotary)(_pos)?(_emb[a-z]*)?$/;
 const DICTS = [
   ...PARAMETERS,
   "per_layer_config",
@@ -59,28 +66,12 @@ const COMMON = [
   ORIGINAL,
   LENGTH,
 ];
-// What a key is called that could mean positions or attention.
-const MEANS_ATTENTION = new RegExp(
-  "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window" +
-    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder" +
-    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim" +
-    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio" +
-    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)" +
-    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier" +
-    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling" +
-    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)",
-);
-// What a key is called that has the number of heads of keys: if it is that of queries, no code has
-// to read it.
-const KV_HEADS = /kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group/;
-// Values in old configurations of all types that change nothing where no code reads them.
-const HARMLESS = { is_decoder: false, scale_attn_weights: true, sliding_window: null };
-// Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
-const OF_OTHERS = ["context_window_size", "offset_alibi"];
-
+const PART_OF_TYPE = /[_-](text|vision|audio|vision_encoder|encoder|decoder)(_model)?$/;
 const STRING_OR_INFINITY = /"(\\.|[^"\\])*"|Infinity/g;
 
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
+const SIZES = ["num_attention_heads", "head_dim", "num_key_value_heads", "v_head_dim"];
+const WITHOUT_QUERIES = ["conv", "linear_attention", "moe"];
 const PATCHES = 1024;
 
 const hasOwn = Object.hasOwn;
@@ -132,11 +123,8 @@ export function parse(text) {
   return value;
 }
 
-/** Return the keys that the facts of an attention name, with other words of their rules. */
-function keysOf(attention) {
-  const { refused, defaults, settled, advice, unread, ...rules } = attention;
-  const words = JSON.stringify(Object.values(rules)).matchAll(/"([^"]*)"/g);
-  return [...words].map(([, word]) => word);
+function isRotary(key) {
+  return ["rope", "rotary", "ntk"].some((part) => key.includes(part));
 }
 
 /** Return a configuration, or its text model's; `models` is what is known of each type. */
@@ -147,11 +135,34 @@ function textConfig(config, models) {
     model_type: config.model_type ?? null,
     ...(isTrue(text) ? text : config),
   };
+  if (isTrue(text)) checkClasses(config, config.model_type ?? null, models);
+  checkClasses(found, type, models);
   if (type === null) return found;
-  if (typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
+  const facts = factsOf(type, models);
+  if (isTrue(facts)) delete found.architectures;
   // Published parts of a model that are for images have the type of the whole model.
   const part = "patch_size" in found ? "vision" : "text";
-  return { ...found, model_type: factsOf(type, models)[part] ?? type };
+  return { ...found, model_type: facts[part] ?? type };
+}
+
+/** Refuse a configuration whose classes are not those of its type: they have other code. */
+function checkClasses({ architectures: classes = null }, type, models) {
+  if (type !== null && typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
+  const facts = factsOf(String(type), models);
+  if (classes === null || !isTrue(facts)) return;
+  if (!Array.isArray(classes)) {
+    throw wrong("architectures", "be a list of names of classes", shown(classes));
+  }
+  const types = [type, facts.text, facts.vision].filter(Boolean);
+  const plain = (name) =>
+    String(name).replace(PART_OF_TYPE, "").toLowerCase().replace(/[^a-z0-9]/g, "");
+  const names = types.flatMap((name) => [name, ...(factsOf(name, models).classes ?? [])]);
+  for (const name of classes) {
+    if (names.some((begin) => plain(name).startsWith(plain(begin)))) continue;
+    const what = `be classes of the model type ${repr(type)}, whose names begin with it`;
+    const hint = " Pass the configuration without `architectures` to read it as that type's.";
+    throw wrong("architectures", what, shown(classes), hint);
+  }
 }
 
 function factsOf(type, models) {
@@ -174,30 +185,52 @@ export class Model {
     this.facts = factsOf(String(this.type), models);
     this.isKnown = isTrue(this.facts);
     this.defaults = this.facts.defaults ?? {};
+    this.#checkSizes(given);
     for (const [name, key] of Object.entries(this.facts.names ?? {})) {
       if (hasOwn(given, key)) given[name] = given[key];
     }
-    this.published = given;
+    this.published = { ...given, ...nested(given) };
+    const reads = this.facts.reads ?? (this.isKnown ? ["head_dim"] : OWN_KEYS);
+    const isRead = ([key]) => !OWN_KEYS.includes(key) || reads.includes(key);
+    const read = Object.fromEntries(Object.entries(this.published).filter(isRead));
     // null takes the place of a default, but is no base and no share.
     const rotary = [...BASES, ...SHARES, ...PARAMETERS];
-    const plain = Object.entries(this.defaults).filter(([key]) => !rotary.includes(key));
-    this.config = withoutNull({ ...Object.fromEntries(plain), ...given });
-    // What attention reads.
-    this.values = { ...this.facts.attention?.defaults, ...given, ...nested(given) };
+    const defaults = { ...this.facts.attention?.defaults, ...this.defaults };
+    const plain = Object.entries(defaults).filter(([key]) => !rotary.includes(key));
+    this.config = withoutNull({ ...Object.fromEntries(plain), ...read });
     this.#check();
     this.given = this.#givenParameters();
     this.labels = Object.keys(this.given).filter((name) => isObject(this.given[name]));
+  }
+
+  /** Refuse sizes by the names of another format, in place of those of the type. */
+  #checkSizes(published) {
+    const { names = {} } = this.facts;
+    const ofType = Object.values(names);
+    const others = [];
+    const missing = [];
+    for (const [name, ofOthers] of Object.entries(OTHER_SIZES)) {
+      const own = hasOwn(names, name) ? [name, names[name]] : [name];
+      const found = ofOthers.filter((key) => hasOwn(published, key) && !ofType.includes(key));
+      if (!this.isKnown || !found.length || own.some((key) => hasOwn(published, key))) continue;
+      others.push(found[0]);
+      missing.push(own.map(repr).join(" or "));
+    }
+    if (!others.length) return;
+    throw new WrongInput(
+      `the configuration has ${repr(others)}, which are no keys of ${this.name}: it must have ` +
+        `${missing.join(", ")}.`,
+    );
   }
 
   #check() {
     const { config, facts } = this;
     // The code of most models that are known does not read it, whatever it says.
     const isRead = !this.isKnown || "optional" in facts;
-    let kind = isRead ? (config.position_embedding_type ?? "rope") : "rope";
+    const usual = "optional" in facts ? "no" : "rope";
+    let kind = isRead ? (config.position_embedding_type ?? usual) : usual;
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
     if ("unrotated" in facts) kind = "no rotary";
-    const isRotary = (key) => ["rope", "rotary", "ntk"].some((part) => key.includes(part));
-    const isAsked = (key) => isRotary(key) || OWN_KEYS.includes(key);
     const rotary = Object.keys(this.published).filter(isRotary);
     let { refused } = facts;
     if (kind !== "rope" && kind !== "rotary") {
@@ -206,52 +239,62 @@ export class Model {
         refused = `transformers does not rotate, but code that reads ${repr(rotary)} may`;
       }
     }
-    this.isRotary = this.#isOn();
     if (refused) throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${refused}.`);
-    const { unread = [], settled = {} } = facts.attention ?? {};
-    const alike = Object.keys(settled).filter((key) => (this.published[key] ?? null) === settled[key]);
-    const known = ["rope_interleave", ...this.#knownKeys(), ...unread, ...alike];
-    for (const [key, value] of Object.entries({ ...this.published, ...nested(this.published) })) {
-      if (!isAsked(key) || known.includes(key)) continue;
-      throw new WrongInput(
-        `\`${key}\` is not known of ${this.name}, got ${shown(value)}: its rotation may differ. ` +
-          "Leave the key out if the code of the model does not read it.",
-      );
-    }
+    this.isRotary = this.#isOn();
+    this.#checkKeys("rotation");
     for (const key of [...BASES, ...this.#keysOfBases()]) {
       if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
     }
-    for (const key of SHARES) if (hasOwn(config, key)) checks.share(key, config[key]);
-    const shares = facts.share_keys ?? ["partial_rotary_factor"];
-    const usual = this.defaults.partial_rotary_factor ?? 1;
-    for (const key of SHARES) {
-      if (!this.isKnown || shares.includes(key) || (config[key] ?? usual) === usual) continue;
-      const what = `be left out for ${repr(this.type)}, whose share is in ${repr(shares)}`;
-      throw wrong(key, what, shown(config[key]));
+    this.shareKeys = this.isKnown ? (facts.share_keys ?? ["partial_rotary_factor"]) : SHARES;
+    for (const key of this.shareKeys) if (hasOwn(config, key)) checks.share(key, config[key]);
+  }
+
+  /** Refuse keys that the code names, where they are not as they were compared. */
+  #checkKeys(what) {
+    const { attention = {}, named: ofType = {} } = this.facts;
+    const values = { ...attention.defaults, ...this.published };
+    // Code that all types share reads the first one.
+    const named = { ...((attention.is_causal ?? true) ? { is_causal: true } : {}), ...ofType };
+    for (const [key, usual] of Object.entries(named)) {
+      const isAsked = what === "attention" || isRotary(key);
+      if (hasOwn(values, key) && isAsked) this.#checkKey(key, values[key], usual, what);
     }
+    for (const [key, value] of Object.entries(this.isKnown ? {} : values)) {
+      const isRead = ROTARY_KEYS.includes(key) || OWN_KEYS.includes(key) || key === SWITCH[0];
+      // False switches nothing on, null says nothing.
+      const isOff = value === SWITCHES.test(key) || value === null;
+      if (!isRotary(key) || isRead || isOff) continue;
+      throw new WrongInput(
+        `\`${key}\` is not known of ${this.name}, got ${shown(value)}: its ${what} may differ. ` +
+          "Leave the key out if the code of the model does not read it.",
+      );
+    }
+  }
+
+  /** Refuse a value of a key with which the type was not compared. */
+  #checkKey(key, value, usual, what) {
+    const compared = (Array.isArray(usual) ? usual : [usual]).map((x) =>
+      typeof x === "string" ? (this.config[x] ?? x) : x,
+    );
+    const isOff = (x) => x === null || x === false;
+    const isSame = (x) => repr(x) === repr(value) || (isOff(x) && isOff(value));
+    if (compared.some(isSame)) return;
+    const expected = compared.map(repr).join(" or ");
+    const otherwise = `With another value its ${what} may differ: make layers by hand.`;
+    const hint = ` ${this.facts.attention?.advice?.[key] ?? otherwise}`;
+    throw wrong(key, `be ${expected}, with which ${this.name} was compared`, shown(value), hint);
   }
 
   /** Tell whether the configuration does not switch rotation off. */
   #isOn() {
-    const [key, usual] = this.facts.rotary_switch ?? SWITCH;
-    if (this.type === "nomic_bert" && this.config.rotary_emb_fraction === 0) return false;
-    return checks.boolean(key, this.config[key] ?? usual);
+    const [key, usual] = this.facts.rotary_switch ?? (this.isKnown ? ["", true] : SWITCH);
+    const isOn = this.config[key] ?? usual;
+    if (![0, 1, true, false].includes(isOn)) throw wrong(key, "be true or false", shown(isOn));
+    return Boolean(isOn);
   }
 
   #keysOfBases() {
     return Object.values(this.facts.bases ?? {}).flatMap((label) => label.slice(1));
-  }
-
-  /** Return the keys that could mean positions, and are read here. */
-  #knownKeys() {
-    const { facts } = this;
-    const { interleave = false, more_keys: more = [], rotary_switch: [flag] = SWITCH } = facts;
-    const optional = "optional" in facts ? ["position_embedding_type"] : [];
-    const renamed = Object.entries(facts.names ?? {}).flat();
-    const own = facts.reads ?? (this.isKnown ? ["head_dim"] : OWN_KEYS);
-    const lists = Object.keys({ ...this.#knownTypes.lists, ...this.#knownTypes.full_lists });
-    const read = [...TOP_KEYS, LENGTH, ORIGINAL, ...this.#keysOfBases(), ...renamed, ...optional];
-    return [...read, ...more, ...own, ...lists, flag].filter((key) => interleave || key !== "rope_interleave");
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -259,6 +302,12 @@ export class Model {
     for (const key of PARAMETERS) {
       const given = this.config[key] ?? {};
       if (!isObject(given)) throw wrong(key, "be a dict", repr(given));
+      const { bases, scaled } = this.facts;
+      const isFlat = bases && !Object.keys(given).some((name) => hasOwn(bases, name));
+      if (isTrue(given) && isFlat && !(key === "rope_scaling" && scaled)) {
+        const names = repr(Object.keys(bases).sort());
+        throw wrong(key, `hold a dict for each of ${names}, the layers of ${this.name}`, shown(given));
+      }
       if (isTrue(given)) return given;
       const hasUsual = "rope_parameters" in this.defaults;
       if (key === "rope_parameters" && hasOwn(this.config, key) && hasUsual) {
@@ -294,19 +343,17 @@ export class Model {
     const sizes = this.#sizes();
     const heads = this.#listed("num_attention_heads_per_layer");
     return types.slice(0, count ?? types.length).map((type, i) => {
-      const numbers = {
-        num_attention_heads_per_layer: heads[i],
-        head_dim: sizes[i]?.head_dim,
-        num_key_value_heads: sizes[i]?.num_key_value_heads,
-      };
-      for (const [key, number] of Object.entries(numbers)) {
-        if ((number ?? null) !== null) checks.featureCount(key, number);
-      }
+      const own = { num_attention_heads: heads[i], ...sizes[i] };
+      const found = SIZES.map((name) => {
+        const key = this.#chosen(this.facts.own?.[type]?.[name] ?? null);
+        const size = (hasOwn(own, name) ? own[name] : this.config[key]) ?? null;
+        return size === null ? null : checks.featureCount(key ?? name, size);
+      });
       return {
         type,
         rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
-        base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
-        headSize: numbers.head_dim ?? null,
+        base: "own_bases" in this.facts || !this.isKnown ? (bases[i] ?? null) : null,
+        headSize: found[1],
       };
     });
   }
@@ -315,10 +362,15 @@ export class Model {
     return checks.featureCount(LAYERS, this.needed(LAYERS));
   }
 
+  /** Return the key of the first pair whose switch is true, or the key that it is. */
+  #chosen(key) {
+    if (!Array.isArray(key)) return key;
+    const pair = key.find(([name]) => checks.boolean(name, this.needed(name)));
+    return pair ? pair[1] : null;
+  }
+
   #listed(key) {
-    const [name, inner = null] = key.split(".");
-    let value = this.config[name] ?? [];
-    if (inner !== null) value = isObject(value) ? (value[inner] ?? []) : [];
+    let value = this.config[key] ?? [];
     if (key === "hybrid_override_pattern" && typeof value === "string") value = [...value];
     if (!Array.isArray(value)) {
       throw wrong(key, "be a list with an entry for each layer", shown(value));
@@ -367,7 +419,7 @@ export class Model {
   #attentionTypes(count) {
     const { first: key, layers = {}, types } = this.facts.attention ?? {};
     if (key) {
-      const given = checks.nonNegativeInteger(key, this.#valueOf(key));
+      const given = checks.nonNegativeInteger(key, this.needed(key));
       const from = this.#isWindowed() ? given : count;
       const typeOf = (_, i) => (i < from ? "full_attention" : "sliding_attention");
       return Array.from({ length: count }, typeOf);
@@ -404,7 +456,13 @@ export class Model {
     const { facts } = this;
     let types = facts.rotates ?? [null, ...ATTENTION_LAYERS, ...this.labels];
     if ("windowless" in facts && !hasOwn(this.config, "sliding_window")) types = facts.windowless;
-    return types.includes(type);
+    if (types.includes(type)) return true;
+    if ([null, ...ATTENTION_LAYERS, ...WITHOUT_QUERIES].includes(type)) return false;
+    const known = [...ATTENTION_LAYERS, ...WITHOUT_QUERIES, ...types].filter((x) => x !== null);
+    const what = `hold types of layers of which it is known whether ${this.name} rotates them`;
+    const hint = " Leave it out if all layers rotate alike, or make a `RoPE` for each by hand.";
+    const listed = repr([...new Set(known)].sort());
+    throw wrong("layer_types", `${what}, ${listed}`, repr(type), hint);
   }
 
   /** Return the rotary embedding of a layer; `seqLen` and `layout` are null for the model's own. */
@@ -462,7 +520,7 @@ export class Model {
     const seen = this.seenBy(layer);
     if (!seen) return null;
     const { head, softcap } = attention;
-    const unrotated = head ? checks.featureCount(head, this.#valueOf(head)) : 0;
+    const unrotated = head ? checks.featureCount(head, this.needed(head)) : 0;
     const size = this.#headSize(layer) + unrotated;
     const factor = this.#scale(layer, size);
     return { factor, size, bound: this.#number(softcap), hasSinks: seen.has_sinks ?? false };
@@ -491,44 +549,33 @@ export class Model {
 
   /** Return the size of the window or chunk of a layer, by what is known of it; null without. */
   windowOf({ before, chunk, window: key = chunk }) {
-    const number = this.#isWindowed() ? (this.values[key] ?? null) : null;
+    const number = this.#isWindowed() ? (this.config[key] ?? null) : null;
     if (number === null) return null;
     checks.positiveInteger(key, number);
-    const own = this.values[before] ?? null;
+    const own = this.config[before] ?? null;
     return own === null ? number : checks.nonNegativeInteger(before, own) + 1;
   }
 
   #isWindowed() {
     const { switch: key } = this.facts.attention;
-    return key === undefined || checks.boolean(key, this.#valueOf(key));
-  }
-
-  /** Return a value that the attention reads, or throw. */
-  #valueOf(key) {
-    return this.values[key] ?? this.needed(key);
+    return key === undefined || checks.boolean(key, this.needed(key));
   }
 
   /** Return the value of a key of the attention that holds a number, null without. */
   #number(key) {
-    const value = this.values[key] ?? null;
+    const value = this.config[key] ?? null;
     return value === null ? null : checks.positiveNumber(key, value);
   }
 
-  /** Tell whether all keys that could mean positions or attention are known of the model. */
+  /** Tell whether the keys that the code of the attention names are as they were compared. */
   #knowsAttention() {
-    const { facts } = this;
-    const { attention } = facts;
-    const { settled: own, unread = [] } = attention;
-    const read = [...unread, ...this.#knownKeys(), ...keysOf(attention), ...OF_OTHERS];
-    const settled = { ...HARMLESS, ...own };
-    return Object.entries(this.values).every(([key, value]) => {
-      const isSettled = hasOwn(settled, key);
-      if (read.includes(key) || !(isSettled || MEANS_ATTENTION.test(key))) return true;
-      const usual = "unrotated" in facts ? ["absolute"] : layoutNames(facts.layout);
-      if (key === "position_embedding_type" && usual.includes(value)) return true;
-      if (KV_HEADS.test(key) && value === this.config.num_attention_heads) return true;
-      return isSettled && value === settled[key];
-    });
+    try {
+      this.#checkKeys("attention");
+    } catch (error) {
+      if (!(error instanceof WrongInput)) throw error;
+      return false;
+    }
+    return true;
   }
 
   #seqLen(given, kind) {
@@ -544,15 +591,20 @@ export class Model {
 
   #rotaryDim(kind, headSize, share) {
     const { config, facts, defaults } = this;
-    const readsShare = !this.isKnown || "share" in facts || "rotary_dim" in defaults;
+    if (kind === "proportional") return headSize;
+    const key = share === 1 ? "rotary_dim" : "partial_rotary_factor";
     const isPartial = share !== 1 || hasOwn(config, "rotary_dim");
-    if (isPartial && !readsShare && kind !== "proportional") {
-      const key = share === 1 ? "rotary_dim" : "partial_rotary_factor";
-      throw new WrongInput(
-        `\`${key}\` must be left out for ${repr(this.type)}, which rotates all features.`,
-      );
+    if (isPartial && this.isKnown && !("share" in facts) && !("rotary_dim" in defaults)) {
+      const what = `be left out for ${repr(this.type)}, which rotates all features`;
+      throw wrong(key, what, shown(config[key] ?? share));
     }
-    if (kind === "proportional" || "qk_rope_head_dim" in defaults) return headSize;
+    if (isPartial && !this.isKnown && hasOwn(config, "qk_rope_head_dim")) {
+      const what = `be left out beside \`qk_rope_head_dim\` = ${headSize}, if all of these rotate`;
+      const some = share === 1 ? config.rotary_dim : Math.trunc(headSize * share);
+      const hint = ` If some do, leave it out and pass rotary_dim=${some}.`;
+      throw wrong(key, what, shown(config[key] ?? share), hint);
+    }
+    if ("qk_rope_head_dim" in defaults) return headSize;
     if (hasOwn(config, "rotary_dim")) {
       return checks.positiveInteger("rotary_dim", config.rotary_dim, { even: true });
     }
@@ -585,17 +637,7 @@ export class Model {
       throw wrong("rope_interleave", "be True, False or None", shown(flag));
     }
     if (flag !== null && "interleave" in facts) return flag ? "interleaved" : "half";
-    const stated = config.rope_interleaved ?? null;
-    if (stated !== null && typeof stated !== "boolean") {
-      throw wrong("rope_interleaved", "be True, False or None", shown(stated));
-    }
-    if ("layout" in facts) {
-      if (stated !== null && stated !== (facts.layout === "interleaved")) {
-        const what = `agree with the layout of ${this.name}, ${repr(facts.layout)}`;
-        throw wrong("rope_interleaved", what, repr(stated));
-      }
-      return facts.layout;
-    }
+    if ("layout" in facts) return facts.layout;
     let advice = "pass layout='half' or layout='interleaved', whichever its code has";
     if (this.type === null && "patch_size" in config) {
       advice = "pass `config | {'model_type': ...}` with the type of its model";
@@ -629,10 +671,9 @@ export class Model {
       // Of two values, the outer one counts.
       given = { ...given, [ORIGINAL]: config[ORIGINAL] };
     }
-    const shares = this.type === "nomic_bert" ? ["rotary_emb_fraction"] : SHARES;
     const parameters = {
       rope_theta: first(config, keys, otherwise),
-      partial_rotary_factor: first(config, shares, defaults.partial_rotary_factor ?? 1),
+      partial_rotary_factor: first(config, this.shareKeys, defaults.partial_rotary_factor ?? 1),
       ...withoutNull(given),
     };
     if (given.truncate === null) parameters.truncate = false;
@@ -645,8 +686,7 @@ export class Model {
   #headSize(layer) {
     const { config } = this;
     if (layer.headSize !== null) return checks.featureCount("head_dim", layer.headSize);
-    const all = layer.type === "full_attention" ? ["global_head_dim"] : [];
-    for (const key of [...all, "qk_rope_head_dim", "head_dim", "kv_channels"]) {
+    for (const key of ["qk_rope_head_dim", "head_dim", "kv_channels"]) {
       if (hasOwn(config, key)) return checks.featureCount(key, config[key]);
     }
     const [heads, hidden] = ["num_attention_heads", "hidden_size"];

@@ -54,7 +54,7 @@ function kindsOf(layers) {
 }
 
 function argumentsOf(layer) {
-  // A context that the configuration has is taken, as the command line does, also for LongRoPE.
+  // A context that the configuration has is taken, also for LongRoPE.
   const length = state.changes.context ?? state.model.config.max_position_embeddings ?? null;
   return state.model.arguments(layer, length, state.changes.layout || null);
 }

@@ -7,17 +7,18 @@ CuPy computes on its current device alone: for arrays `x` on another one, call w
 ``with x.device:``. The option `device` needs no such context.
 
 What is not finite, or too small for its dtype, is in the result: no call warns or raises of it,
-whatever `numpy.errstate` says. Functions that a call is given, such as that of a `FunctionMask`,
-run as `numpy.errstate` says where the call is made.
+whatever `numpy.errstate` says, nor does a function that an attention is given for its scores.
 """
 
+from typing import NoReturn
+
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.arguments.calls import make_public
+from positional_embeddings.arrays.errors import did_you_mean
 from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention.cache import KVCache, KVStep
+from positional_embeddings.attention.cache import KVCache
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
 from positional_embeddings.biases.bias import relative_positions
@@ -29,7 +30,6 @@ from positional_embeddings.biases.shaw import RelativePE
 from positional_embeddings.biases.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.encodings.add import add_positional_encoding, add_positional_encoding_vjp
 from positional_embeddings.encodings.cyclic import cyclic_encoding
-from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.encodings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.encodings.fourier import (
     fourier_encoding,
@@ -73,7 +73,7 @@ from positional_embeddings.masks.packing import (
     segment_ids_from_lengths,
 )
 from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
-from positional_embeddings.models.decoder import DecoderCache, DecoderStep
+from positional_embeddings.models.decoder import DecoderCache
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -86,9 +86,9 @@ from positional_embeddings.rotary.scaling import (
     ProportionalScaling,
     YaRNScaling,
 )
-from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
 from positional_embeddings.times.dates import days_since
+from positional_embeddings.versions import show_versions
 
 __version__ = "0.2.0"
 __all__ = [
@@ -98,7 +98,6 @@ __all__ = [
     "CausalMask",
     "ChunkedMask",
     "DecoderCache",
-    "DecoderStep",
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
@@ -108,7 +107,6 @@ __all__ = [
     "GlobalMask",
     "KERPLEBias",
     "KVCache",
-    "KVStep",
     "LearnedPE",
     "LinearScaling",
     "ListMask",
@@ -124,7 +122,6 @@ __all__ = [
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
-    "RotaryTables",
     "SandwichBias",
     "SegmentMask",
     "SlidingWindowMask",
@@ -148,7 +145,6 @@ __all__ = [
     "cyclic_encoding",
     "days_since",
     "describe_mask",
-    "dropout",
     "fourier_encoding",
     "from_attend",
     "fully_masked_rows",
@@ -171,6 +167,7 @@ __all__ = [
     "rotate_pairs",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
+    "show_versions",
     "sinusoidal_encoding",
     "spherical_encoding",
     "spherical_truncation_error",
@@ -178,4 +175,44 @@ __all__ = [
     "to_block_ranges",
     "xpos_scale",
 ]
-make_public(globals(), __all__)
+
+# Names of optional rooms, and of what calls return, which are looked for here.
+_ELSEWHERE = {
+    "attention.cache": ["KVStep"],
+    "encodings.dropout": ["dropout"],
+    "models.decoder": ["DecoderStep"],
+    "plotting": [
+        "plot_attention",
+        "plot_encoding",
+        "plot_kernel",
+        "plot_rope_decay",
+        "plot_similarity",
+        "plot_wavelengths",
+    ],
+    "rotary.tables": ["RotaryTables"],
+    "sklearn": [
+        "AttentionRegressor",
+        "GapFiller",
+        "GaussianKernel",
+        "MaternKernel",
+        "PeriodicKernel",
+        "PositionalEncoder",
+        "ProductKernel",
+        "SphereKernel",
+        "SumKernel",
+    ],
+    "xarray": ["encode"],
+}
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the rooms that they come from."""
+    return __all__
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Raise the error about a name that is not here, with the nearest one or where it is."""
+    rooms = [room for room, names in _ELSEWHERE.items() if name in names]
+    hint = f" Import it from {__name__}.{rooms[0]}." if rooms else did_you_mean(name, __all__)
+    message = f"{__name__} has no attribute `{name}`.{hint}"
+    raise AttributeError(message)

@@ -1,5 +1,5 @@
-"""Starts the command line by ``python -m positional_embeddings``."""
+"""Prints versions, libraries, devices and kernels: ``python -m positional_embeddings``."""
 
-from positional_embeddings.cli.main import main
+from positional_embeddings.versions import show_versions
 
-raise SystemExit(main())
+show_versions()

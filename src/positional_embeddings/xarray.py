@@ -1,21 +1,16 @@
-"""Encodings of coordinates, and attention over named dimensions, for xarray.
+"""Encodings of coordinates of xarray.
 
 Optional: no other module imports this one, which needs xarray, the extra "xarray".
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import tzinfo
-from functools import partial
-from math import inf, nan, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
-from positional_embeddings.attention.attention import scaled_dot_product_attention
-from positional_embeddings.masks.mask import Mask
+from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.times import dates
 from positional_embeddings.times.dates import Times
 from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
@@ -26,7 +21,7 @@ except ImportError as error:
     message = 'This module needs xarray: pip install "positional-embeddings[xarray]".'
     raise ImportError(message) from error
 
-__all__ = ["attention", "encode"]
+__all__ = ["encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
 Options: TypeAlias = dict[str, Any]
@@ -156,177 +151,6 @@ def encode(
     return encoded
 
 
-def attention(
-    query: xr.DataArray,
-    key: xr.DataArray,
-    value: Labelled,
-    /,
-    *,
-    dim: Hashable | tuple[Hashable, Hashable],
-    feature_dim: Hashable,
-    mask: Labelled | Mask | None = None,
-    bias: xr.DataArray | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    offset: int | None = None,
-    block_size: int | None = None,
-    fill_value: float = nan,
-) -> Labelled:
-    """Return for each query the mean of the values, weighted by the softmax of its scores.
-
-    This is `scaled_dot_product_attention` over named dimensions, in any order. All dimensions
-    other than `dim` and `feature_dim`, such as batch, head or place, are aligned by name and
-    broadcast. Attention over encoded times smooths a series, and fills its gaps.
-
-    Parameters
-    ----------
-    query, key : xarray.DataArray
-        Real floating-point, with `dim` and `feature_dim`.
-    value : xarray.DataArray or xarray.Dataset
-        Real floating-point, or integers, which become float64; with `dim`, and with `feature_dim`
-        or without it. Of a Dataset each variable with `dim` is a value, and the others are kept.
-    dim : str, or pair of str
-        Dimension of the queries in `query` and of the keys in `key` and `value`. If it is one
-        name, its coordinate in `query` may differ from that in `key`. A pair, such as
-        ``("new_time", "time")``, names the two apart. Both dimensions of a grid become one by
-        ``array.stack(cell=("lat", "lon"))``, and two again by ``unstack("cell")``.
-    feature_dim : str
-        Dimension of the features. Its labels in `query` and `key` have to be the same, unless
-        `dim` is a pair: features of "new_time" have other labels than features of "time".
-    mask : xarray.DataArray of bool, Dataset of these or Mask, optional
-        True where a query may not attend to a key, such as ``value.isnull()``, in a Dataset with
-        one for each variable. It has the
-        dimension of the keys, and may have the queries' if `dim` is a pair, and
-        others. A `Mask`, such as ``CausalMask()``, is for one sequence; it counts positions from 0
-        along `dim`, and does not read coordinates.
-    bias : xarray.DataArray, optional
-        Real floating-point, added to the scores, with dimensions as `mask` has them.
-    scale : float, optional
-        Positive factor on the scores, 1 by the square root of the number of features if None.
-    softcap : float, optional
-        Positive bound on the scores: ``softcap * tanh(scores / softcap)``.
-    offset : int, optional
-        Position of the first query among the keys, for a `Mask`. If None, the last query is at
-        the last key.
-    block_size : int, optional
-        Compute the scores of this many queries and keys at a time.
-    fill_value : float, default NaN
-        Result for a query that may attend to no key.
-
-    Returns
-    -------
-    xarray.DataArray or xarray.Dataset
-        Name, attributes, dtype and dimensions of `value`, with the dimension of the queries in
-        place of the keys', after dimensions that `value` lacks. Coordinates of the
-        queries and of the features of `value` are kept. It is computed in the widest of the
-        dtypes. Arrays of dask stay lazy: chunks along `dim` and `feature_dim` are merged, those
-        along other dimensions kept.
-
-    Raises
-    ------
-    TypeError
-        If an argument is of the wrong kind or dtype.
-    ValueError
-        If a dimension is missing or one too many, labels or sizes of a dimension differ, or an
-        option has a wrong value.
-
-    See Also
-    --------
-    positional_embeddings.scaled_dot_product_attention : The same for arrays; it says more about
-        each option.
-    encode : Features of coordinates.
-
-    Examples
-    --------
-    A daily series with gaps, smoothed by attention to days that are near:
-
-    >>> import numpy as np
-    >>> import xarray as xr
-    >>> days = np.arange("2024-01-01", "2024-03-01", dtype="datetime64[D]")
-    >>> height = np.sin(np.arange(60) / 10)
-    >>> height[[7, 8, 9, 30]] = np.nan
-    >>> coords = {"time": days.astype("datetime64[ns]")}
-    >>> da = xr.DataArray(height, dims="time", coords=coords, attrs={"units": "m"})
-    >>> wavelengths = [np.timedelta64(n, "D") for n in (30, 60, 120)]
-    >>> times = encode(da, "time", "fourier", wavelengths=wavelengths)
-    >>> options = dict(dim="time", feature_dim="feature", mask=da.isnull(), scale=100)
-    >>> smooth = attention(times, times, da, **options)
-    >>> int(smooth.isnull().sum()), smooth.attrs
-    (0, {'units': 'm'})
-    >>> filled = da.fillna(smooth)
-    >>> bool(abs(filled - np.sin(np.arange(60) / 10)).max() < 0.1)
-    True
-
-    The same on each seventh day:
-
-    >>> attention(times[:, ::7], times, da, **options).sizes
-    Frozen({'time': 9})
-    """
-    q_dim, k_dim = _pair_of(dim, feature_dim, query, key)
-    options: Options = {"scale": scale, "softcap": softcap, "offset": offset}
-    options["block_size"] = block_size
-    if isinstance(value, xr.Dataset):
-        options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
-        return _attend_variables(partial(attention, query, key, **options), value, mask, k_dim)
-    if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
-        value = value.astype(np.float64)
-    terms = drop_none(mask=mask, bias=bias)
-    if isinstance(mask, Mask):
-        options["mask"] = terms.pop("mask")
-        if (count := mask._batch()) not in (1, None):  # noqa: SLF001 - of this library
-            hint = " Pass an xarray.DataArray with the dimension of the sequences."
-            raise wrong_value("mask", "be for one sequence", f"one for {count}", hint)
-    elif offset is not None:
-        raise wrong_value("offset", "be left out unless `mask` is a `Mask`", offset)
-    _check_array("query", query, (q_dim, feature_dim), k_dim)
-    _check_array("key", key, (k_dim, feature_dim), q_dim)
-    _check_array("value", value, (k_dim,), q_dim)
-    for name, term in terms.items():
-        _check_array(name, term, (k_dim,), feature_dim)
-
-    # From here on, coordinates of the queries take the place of coordinates of the keys.
-    shared: tuple[xr.DataArray, ...] = ()
-    for name, array in {"key": key, "value": value, **terms}.items():
-        try:
-            shared = xr.align(*shared, array, join="exact", copy=False, exclude={feature_dim})
-        except ValueError as error:
-            message = f"`{name}` must have the labels of the others: {error}"
-            raise type(error)(message) from None
-    keys, values, *others = (_without_coordinates(array, k_dim) for array in shared)
-    # Within, each dimension has one meaning.
-    rows = f"{q_dim} of `query`" if q_dim == k_dim else q_dim
-    outputs, one_row = f"{feature_dim} of `value`", "all queries"
-    queries = query.rename({q_dim: rows})
-    if q_dim != k_dim:
-        queries = _without_coordinates(queries, feature_dim)
-    has_features = feature_dim in value.dims
-    values = values.rename({feature_dim: outputs}) if has_features else values.expand_dims(outputs)
-    others = [term if rows in term.dims else term.expand_dims(one_row) for term in others]
-    core = [[rows, feature_dim], [k_dim, feature_dim], [k_dim, outputs]]
-    core += [[rows if rows in term.dims else one_row, k_dim] for term in others]
-    arrays = [
-        array if array.chunks is None else array.chunk(dict.fromkeys(dims, -1))
-        for array, dims in zip([queries, keys, values, *others], core, strict=True)
-    ]
-    attended = xr.apply_ufunc(
-        partial(_attend, terms=tuple(terms), fill_value=_fill(fill_value), options=options),
-        *arrays,
-        input_core_dims=core,
-        output_core_dims=[[rows, outputs]],
-        join="exact",
-        dask="parallelized",
-        output_dtypes=[value.dtype],
-        keep_attrs=True,
-    )
-    order = [rows if d == k_dim else d for d in values.dims]
-    attended = attended.transpose(*(d for d in attended.dims if d not in order), *order)
-    if not has_features:
-        attended = attended.isel({outputs: 0})
-    attended = attended.rename({rows: q_dim} | ({outputs: feature_dim} if has_features else {}))
-    attended.name, attended.attrs = value.name, dict(value.attrs)
-    return attended
-
-
 def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list[xr.DataArray]:
     """Return coordinates in the chunks that are given, or in the chunks of `da`."""
     dims = {d: None for c in coordinates for d in c.dims}
@@ -406,11 +230,6 @@ def _plan(
     return _Plan(features, encoder.names(names), features(*empty).dtype)
 
 
-def _fill(value: Any) -> float:
-    """Return the number for queries that attend to no key, NaN and infinities among floats."""
-    return value if isinstance(value, float) else float(checks.finite_number("fill_value", value))
-
-
 def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     """Return the coordinates that `dim` names, after checking what they hold."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
@@ -479,163 +298,3 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
 
 
 # Attention over named dimensions.
-
-
-def _pair_of(dim: object, feature_dim: Hashable, *arrays: object) -> tuple[Hashable, Hashable]:
-    """Return the dimensions of the queries and of the keys, after a check."""
-    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2 or not all(isinstance(name, Hashable) for name in pair):
-        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
-    if feature_dim in pair:
-        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
-    if pair[0] != pair[1] and all({*pair} <= {*getattr(array, "dims", ())} for array in arrays):
-        hint = f" Make one of a grid's by .stack(cell={pair}) of all arrays: dim='cell'."
-        raise wrong_value("dim", "be one name for queries and keys that have both", f"{pair}", hint)
-    return pair
-
-
-def _attend_variables(
-    attend: Callable[..., xr.DataArray], value: xr.Dataset, mask: Any, k_dim: Hashable
-) -> xr.Dataset:
-    """Return a Dataset with the output of each variable that has the dimension of the keys."""
-    results = dict(value.items())
-    names = [name for name, array in results.items() if k_dim in array.dims]
-    if not names:
-        what = f"have a variable with the dimension {k_dim!r}"
-        raise wrong_value("value", what, f"dimensions {tuple(value.dims)}")
-    for name in names:
-        place, of_variable = f"value[{name!r}]", mask
-        if isinstance(mask, xr.Dataset):
-            if name not in mask:
-                came = f"variables {list(mask.data_vars)}"
-                raise wrong_value("mask", f"have a variable for {place}", came)
-            of_variable = mask[name]
-        checks.real(place, results[name].data, space_of(value=results[name].data).xp)
-        results[name] = attend(results[name], mask=of_variable)
-    return xr.Dataset(results, attrs=value.attrs)
-
-
-def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hashable) -> None:
-    """Check that an array has the dimensions that it must, and not another one, and its dtype."""
-    if not isinstance(array, xr.DataArray):
-        what = " of bool or a `Mask`" if name == "mask" else ""
-        came = type_name(array) if isinstance(array, xr.Dataset) else shown(array)
-        raise wrong_type(name, f"be an xarray.DataArray{what}", came)
-    checks.mask_or_bias(name, name, array.data, space_of(**{name: array.data}).xp)
-    came = f"dimensions {array.dims}"
-    for dim in needed:
-        if dim not in array.dims:
-            raise wrong_value(name, f"have the dimension {dim!r}", came)
-    if other in array.dims and other not in needed:
-        raise wrong_value(name, f"not have the dimension {other!r}", came)
-
-
-def _without_coordinates(array: xr.DataArray, dim: Hashable) -> xr.DataArray:
-    """Return an array without the coordinates that have a dimension."""
-    return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
-
-
-def _attend(*arrays: Array, terms: tuple[str, ...], options: Options, fill_value: float) -> Array:
-    """Return the output for query, key and value, and for the mask and the bias that `terms` name.
-
-    Their axes are (..., sequence, feature) and (..., query, key). Further axes are aligned at the
-    last one, and broadcast.
-    """
-    rank = max(array.ndim for array in arrays)
-    query, key, value, *others = (a[(*(None,) * (rank - a.ndim), ...)] for a in arrays)
-    space = space_of(query=query, key=key, value=value)
-    xp, dtype, wide = space.xp, value.dtype, space.xp.result_type(query, key, value)
-    query, key, value = (space.astype(array, wide) for array in (query, key, value))
-    terms_by_name = dict(zip(terms, others, strict=True))
-    hides = bool(terms_by_name) or options.get("mask") is not None
-    attend = partial(_attend_aligned, query, key, options=options, hides=hides)
-
-    def attend_to_each(value: Array, **terms_by_name: Array) -> Array:
-        # Ones become the sum of the weights: 0 for a query without keys.
-        ones = xp.ones_like(value[(*(slice(0, 1),) * (rank - 2), slice(None), slice(0, 1))])
-        mean, weight = attend(value, ones, **terms_by_name)
-        return xp.where(weight == 0, fill_value, mean)
-
-    places: list[int] = []
-    mask = terms_by_name.get("mask")
-    if mask is not None and mask.shape[-2] == 1 and space.supports_inplace(value):
-        of_all = [query, key, *others[1:]]
-        lacking = (axis for axis in range(rank - 2) if all(a.shape[axis] == 1 for a in of_all))
-        places = [axis for axis in lacking if mask.shape[axis] != 1]
-    if not places:
-        return space.astype(attend_to_each(value, **terms_by_name), dtype)
-
-    # Places that hide other keys, but have queries and keys in common, have the weights in common,
-    # too: the mean is the weighted sum of the values that a place sees by its part of the weights.
-    is_seen = ~xp.matrix_transpose(mask)
-    bias = {name: array for name, array in terms_by_name.items() if name == "bias"}
-    total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
-    attended = xp.where(part == 0, fill_value, total / xp.where(part == 0, 1.0, part))
-    # A place whose part, or sum, is so small that it lacks digits has weights of its at_place.
-    least = xp.finfo(wide).smallest_normal / xp.finfo(wide).eps
-    is_small = (xp.abs(total) < least) & (total != 0)
-    is_poor = ~(part >= least**0.5) | is_small
-    is_poor &= xp.any(is_seen, axis=-2, keepdims=True)
-    is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
-    for index in np.argwhere(space.to_numpy(is_poor)).tolist():
-        at = {axis: slice(index[axis], index[axis] + 1) for axis in places}
-        at_place = {"value": value, **terms_by_name}
-        for name, array in at_place.items():
-            n_at = (at[a] if a in at and n > 1 else slice(None) for a, n in enumerate(array.shape))
-            at_place[name] = array[tuple(n_at)]
-        attended[tuple(at.get(axis, slice(None)) for axis in range(rank))] = attend_to_each(
-            **at_place
-        )
-    return space.astype(attended, dtype)
-
-
-def _attend_aligned(
-    query: Array, key: Array, *values: Array, options: Options, hides: bool, **others: Array
-) -> list[Array]:
-    """Return the means of several arrays of values; all arrays have as many axes.
-
-    `hides` tells whether the attention has a mask or a bias: then a value that is not finite makes
-    all features of its place NaN, and no other place.
-    """
-    space = space_of(query=query, key=key)
-    xp = space.xp
-    shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others.values())))
-    # Along an axis that only values have, the weights are the same: it is one of features.
-    lacking = (axis for axis, n in enumerate(shape) if n == 1)
-    value_axes = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
-    is_bad = [~xp.isfinite(value) for value in values]
-    if value_axes and hides and any(space.is_true(xp.any(bad)) for bad in is_bad):
-        # The means of the finite values, and where a query sees others: equal weights tell.
-        finite = [xp.where(b, 0.0, value) for b, value in zip(is_bad, values, strict=True)]
-        others |= {"options": options, "hides": hides}
-        means = _attend_aligned(query, key, *finite, **others)
-        flags = [xp.astype(xp.any(b, axis=-1, keepdims=True), query.dtype) for b in is_bad]
-        if "bias" in others:
-            is_hidden, zeros = others["bias"] == -inf, xp.zeros_like(others["bias"])
-            others["bias"] = xp.where(is_hidden, others["bias"], zeros)
-        query, key = xp.zeros_like(query), xp.zeros_like(key)
-        seen = _attend_aligned(query, key, *flags, **others)
-        return [xp.where(flag > 0, nan, mean) for flag, mean in zip(seen, means, strict=True)]
-    ends = tuple(range(-1 - len(value_axes), -1))
-    shape = tuple(n for axis, n in enumerate(shape) if axis not in value_axes)
-    columns, features = [], []
-    for value in values:
-        column = xp.moveaxis(value, value_axes, ends)
-        features.append(column.shape[len(shape) + 1 :])
-        column = xp.reshape(column, (*column.shape[: len(shape) + 1], prod(features[-1])))
-        columns.append(xp.broadcast_to(column, (*shape, *column.shape[-2:])))
-    query, key = (xp.squeeze(array, axis=value_axes) for array in (query, key))
-    key = xp.broadcast_to(key, (*shape, *key.shape[-2:]))
-    options = {**options, "feature_axis": -1, "seq_axis": -2}
-    options |= {name: xp.squeeze(array, axis=value_axes) for name, array in others.items()}
-    attended = scaled_dot_product_attention(query, key, xp.concat(columns, axis=-1), **options)
-    means, start = [], 0
-    for lengths in features:
-        mean = attended[..., start : start + prod(lengths)]
-        mean = xp.reshape(mean, (*mean.shape[:-1], *lengths))
-        means.append(xp.moveaxis(mean, ends, value_axes))
-        start += prod(lengths)
-    return means
-
-
-make_public(globals(), __all__)

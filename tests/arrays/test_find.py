@@ -99,7 +99,7 @@ def test_entries_by_indices_of_any_axes(backend):
 
 def test_a_library_that_is_not_known_can_do_nothing_more():
     can = ("can_write", "takes_out", "keeps_tables", "reads_values", "shows_tracing", "has_fmod")
-    is_so = ("compiles_kernels", "is_chunked", "records_gradients", "needs_elements")
+    is_so = ("compiles_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Space, name) for name in can + is_so)
     assert all(getattr(NumPy, name) for name in can)
     assert [name for name in can if not getattr(Strict, name)] == ["takes_out", "has_fmod"]

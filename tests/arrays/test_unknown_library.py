@@ -7,6 +7,7 @@ import pytest
 import positional_embeddings as pe
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.encodings.dropout import dropout
 
 
 class Locked:
@@ -136,7 +137,7 @@ CALLS = {
     "absolute": lambda a: pe.AbsolutePE(8, 10)(a(X)),
     "learned": lambda a: pe.LearnedPE(8, 10, embeddings=a(RNG_TABLE))(a(X), positions=a(IDS)),
     "tokens": lambda a: pe.TokenEmbedding(10, 8, embeddings=a(RNG_TABLE))(a(IDS)),
-    "dropout": lambda a: pe.dropout(a(X), 0.5, rng=np.random.default_rng(0)),
+    "dropout": lambda a: dropout(a(X), 0.5, rng=np.random.default_rng(0)),
     "relative positions": lambda a: pe.relative_positions(a(IDS), a(IDS)),
     "buckets": lambda a: pe.relative_position_bucket(a(50 * IDS - 100)),
     "kerple": lambda a: pe.KERPLEBias(a(np.ones(2)), a(np.ones(2)))(3),

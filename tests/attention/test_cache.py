@@ -19,7 +19,6 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KVCache,
-    KVStep,
     NeighbourhoodMask,
     PrefixMask,
     SegmentMask,
@@ -28,6 +27,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
+from positional_embeddings.attention.cache import KVStep
 
 HEADS, HEAD = 2, 3
 # Axes of a buffer from (batch, heads, slots, head), and its axes of features and slots.
@@ -273,7 +273,7 @@ def test_nobody_writes_to_a_cache():
 
 
 def test_lengths_of_a_library_decide_on_positions(backend):
-    if backend.name in ("dask", "cubed"):
+    if backend.name == "dask":
         with pytest.raises(TypeError, match="`lengths` must be a list or an array in memory"):
             KVCache(capacity=8, lengths=backend.array([3, 4]))
         return

@@ -1,5 +1,6 @@
 """Masks and biases that are values give what their arrays give, and visit few blocks."""
 
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -32,7 +33,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.at_positions import MaskAt, OnHost, Positions
+from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3
@@ -434,8 +435,9 @@ def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     n = 4096
     positions = np.random.default_rng(0).permutation(n)[:, None]
     known = OnHost.of(positions, positions)
-    shuffled = MaskAt(CausalMask(), Positions(positions, positions, known))
-    assert plan(n, n, None, 2**18, *reach_of(shuffled, n)) == plan(n, n, None, 2**18, None, ())
+    at, mask = Positions(positions, positions, known), CausalMask()
+    reach = partial(at.reach, mask), at.global_queries(mask)
+    assert plan(n, n, None, 2**18, *reach) == plan(n, n, None, 2**18, None, ())
 
 
 def test_the_number_of_scores_grows_with_the_window():

@@ -119,7 +119,6 @@ def test_biases_are_the_papers(backend, kind, lengths, offset):
     np.testing.assert_allclose(got, expected, atol=10 * backend.tolerance())
 
 
-@pytest.mark.long("cubed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_of_given_positions(backend, kind):
     """Cached keys, packed sequences and left padding are all positions."""
@@ -138,7 +137,6 @@ def test_biases_of_given_positions(backend, kind):
     np.testing.assert_allclose(backend.numpy(alone), expected, atol=10 * backend.tolerance())
 
 
-@pytest.mark.long("cubed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_go_into_attention_in_both_layouts(backend, kind):
     rng = np.random.default_rng(0)

@@ -12,11 +12,11 @@ from positional_embeddings import (
     RoPE,
     SegmentMask,
     TokenEmbedding,
-    dropout,
 )
 from positional_embeddings.arguments.weights import embedding_lookup, truncated_normal
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.encodings.dropout import dropout
 
 
 def options_on(backend):

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import CHUNKED, peak_memory
+from backends import peak_memory
 from positional_embeddings import (
     AbsolutePE,
     LearnedPE,
     add_positional_encoding,
     add_positional_encoding_vjp,
-    dropout,
     sinusoidal_encoding,
 )
+from positional_embeddings.encodings.dropout import dropout
 
 
 def layer_on(backend, **options):
@@ -459,7 +459,7 @@ def test_vjp_of_positions_that_repeat(backend, positions, wrong, seed):
     expected = np.zeros((3, 6))
     for i, p in enumerate(positions):
         expected[:, p] += grad[:, i]
-    if backend.name in CHUNKED and not positions:
+    if backend.name == "dask" and not positions:
         return  # they do not compute with arrays that have no elements
     _, got = layer_on(backend).vjp(
         backend.array(grad, backend.wide), positions=backend.array(positions, "int32")

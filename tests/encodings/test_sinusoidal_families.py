@@ -48,7 +48,6 @@ CASES = {
 }
 
 
-@pytest.mark.long("cubed")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dim", [6, 7])
 def test_families(backend, case, dim):

@@ -13,7 +13,6 @@ from positional_embeddings import spherical_encoding, spherical_truncation_error
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.encodings import sphere
 
-pytestmark = pytest.mark.long("cubed")
 RNG = np.random.default_rng(0)
 # Over the sphere evenly, and where things go wrong.
 LATITUDES = np.concatenate(

@@ -6,13 +6,21 @@ it: it compares the scores of queries and keys with the model's own, to 1e-4 of 
 
 import importlib
 import json
+import os
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import hf_models
-from positional_embeddings import RoPE, attention_layers
+from positional_embeddings import (
+    CausalMask,
+    RoPE,
+    SegmentMask,
+    SlidingWindowMask,
+    attention_layers,
+)
 from positional_embeddings.models.facts import models
 from scripts import loaded
 
@@ -21,6 +29,10 @@ pytestmark = [
     pytest.mark.library("torch", "transformers"),
 ]
 FOLDERS = hf_models.folders()
+# Folders that each run drives; `--long` drives all of them, as `make models` does.
+QUICK = ("cohere2", "gemma2", "gpt2", "qwen2")
+SEED = os.environ.get("FACTS_SEED", "0")
+DRAWN = random.Random(SEED).sample(FOLDERS, min(40, len(FOLDERS)))  # noqa: S311
 SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim")
 
 
@@ -31,6 +43,7 @@ def _one_thread_and_no_hub():
     torch.set_num_threads(1)  # for many small arrays
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
+        importlib.import_module("transformers.modeling_utils")  # takes seconds
         yield
     torch.set_num_threads(count)
 
@@ -59,79 +72,52 @@ def without(config, *names):
     }
 
 
-def of_rotation(facts):
-    """Return facts without those about attention."""
-    if facts is None:
-        return None
-    attention = {"attention", *(("defaults", "names", "reads") if "unrotated" in facts else ())}
-    return {key: value for key, value in facts.items() if key not in attention}
+@pytest.mark.parametrize(
+    "folders", [*[(name,) for name in QUICK], pytest.param(FOLDERS, marks=pytest.mark.long)]
+)
+def test_the_file_is_what_the_program_writes(folders, writer, monkeypatch):
+    """Rotation, and attention of the queries, keys and values of the model's own code."""
+    for folder in folders:
+        for config_class, config in hf_models.configs(folder):
+            name = config_class.model_type
+            known = models().get(name)
+            with monkeypatch.context() as patch:
+                patch.setitem(models(), name, known)  # the program changes what is known
+                found = writer.facts_of(config_class, config)
+                assert (found and writer.completed(config_class, config, found)) == known
+            if known is None:
+                models().pop(name, None)
 
 
-QUICK = ("cohere2", "deepseek_v3", "gemma2", "gpt2", "gpt_oss", "granite", "mistral", "qwen2")
-# The other models take minutes.
-ATTENDED = [
-    pytest.param(folder, marks=() if folder in QUICK else pytest.mark.long)
-    for folder in FOLDERS or ["transformers"]
-]
+def rotary_configs(folders):
+    """Yield the types of folders that are read, with the defaults of the class."""
+    for folder in folders:
+        for config_class in hf_models.config_classes(folder):
+            if "layout" in models().get(config_class.model_type, {}):
+                yield config_class, config_class().to_dict()
 
 
-@pytest.mark.parametrize("folder", ATTENDED)
-def test_attention_of(folder, writer, monkeypatch):
-    """Queries, keys and values of the model's own code: `AttentionLayer` returns the same."""
-    for config_class, config in hf_models.configs(folder):
-        name = config_class.model_type
-        if "attention" not in models().get(name, {}):
-            continue
-        known = models()[name]
-        with monkeypatch.context() as patch:
-            patch.setitem(models(), name, known)
-            found = {name: {key: x for key, x in known.items() if key != "attention"}}
-            writer.add_attention(config_class, config, found)
-            assert found[name] == known
+EXTENDED = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+MOST = [DRAWN, pytest.param(FOLDERS, marks=pytest.mark.long)]
 
 
-@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
-def test_models_of(folder, writer, monkeypatch):
-    """The file is what the program writes, which raises where defaults are read in another way."""
-    for config_class, config in hf_models.configs(folder):
-        name = config_class.model_type
-        known = models().get(name)
-        with monkeypatch.context() as patch:
-            patch.setitem(models(), name, known)  # the program changes what is known
-            found = writer.facts_of(config_class, config) or None
-            writer.add_keys(config_class, found)
-            assert found == of_rotation(known)
-        if known is None:
-            models().pop(name, None)
-
-
-def rotary_configs(folder):
-    """Yield the types of a folder that are read, with the defaults of the class."""
-    for config_class in hf_models.config_classes(folder):
-        if "layout" in models().get(config_class.model_type, {}):
-            yield config_class, config_class().to_dict()
-
-
-@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
-def test_what_is_left_out_of(folder):
+@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+def test_what_is_left_out_of(folders):
     """A key that is left out: what transformers makes of it, or a refusal."""
-    for config_class, config in rotary_configs(folder):
+    for config_class, config in rotary_configs(folders):
         for names in (*((size,) for size in SIZES), ("rope_parameters",), SIZES):
             check(config_class, without(config, *names))
         check(config_class, {"model_type": config_class.model_type})
 
 
-EXTENDED = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
-
-
-@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
-def test_older_form_of(folder):
+@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+def test_older_forms_of(folders):
     """Configurations with `rope_scaling` and bases outside of it."""
-    for config_class, config in rotary_configs(folder):
+    for config_class, config in rotary_configs(folders):
         for base in ({}, {"rope_theta": 12345.0}):
             check(config_class, without(config, "rope_parameters") | base)
             # The configuration of Olmo 3 takes a base that is given for one of its two types only.
-            if folder != "olmo3" or not base:
+            if config_class.model_type != "olmo3" or not base:
                 given = without(config, "rope_parameters") | base | {"rope_scaling": EXTENDED}
                 check(config_class, given)
 
@@ -149,18 +135,20 @@ def check(config_class, given):
         assert ours == theirs, (config_class.model_type, given)
 
 
-@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
-def test_parts_of_images_with_the_type_of_the_whole_model(folder):
+@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+def test_parts_of_images_with_the_type_of_the_whole_model(folders):
     """As published configurations of Qwen3-VL have it: never the rotation of the text."""
-    for config_class, config in hf_models.configs(folder):
-        vision = getattr(config, "vision_config", None)
-        if "text" in models().get(config_class.model_type, {}) and hasattr(vision, "patch_size"):
-            given = vision.to_dict()
-            found = answer(given | {"model_type": config_class.model_type})
-            if isinstance(found, str):
-                assert isinstance(answer(given), str)
-            else:
-                assert found == answer(given)
+    for folder in {*folders, "qwen3_vl"}:
+        for config_class, config in hf_models.configs(folder):
+            vision = getattr(config, "vision_config", None)
+            is_whole = "text" in models().get(config_class.model_type, {})
+            if is_whole and hasattr(vision, "patch_size"):
+                given = vision.to_dict()
+                found = answer(given | {"model_type": config_class.model_type})
+                if isinstance(found, str):
+                    assert isinstance(answer(given), str)
+                else:
+                    assert found == answer(given)
 
 
 FACTORS = {"short_factor": [1.5] * 32, "long_factor": [2.0] * 32}
@@ -198,6 +186,7 @@ def test_types_and_lengths(parameters, nested, outer):
         assert hf_models.is_equal(rope, pairs, positions)
 
 
+@pytest.mark.long
 def test_most_types_with_rotary_keys_are_read():
     counts, refused = Counter(), []
     for folder in FOLDERS:
@@ -227,6 +216,7 @@ def release(version):
     return tuple(int(number) for number in version.split(".")[:2])
 
 
+@pytest.mark.long
 def test_types_that_are_known_are_types_of_the_installed_version(writer):
     """A newer version than that of the file may have more of them: `make models`."""
     installed = importlib.import_module("transformers").__version__
@@ -244,3 +234,24 @@ def test_the_window_of_modernbert_decoder_counts_before_its_local_attention():
         layers = attention_layers({"model_type": config_class.model_type, **given})
         window = config_class(**given).sliding_window
         assert {layer.window for layer in layers} == {None, window}
+
+
+def test_tokens_of_images_see_what_the_guide_of_masks_says():
+    """Masks of Gemma 3 for a prompt with two images, with and without a window of four tokens."""
+    torch = importlib.import_module("torch")
+    gemma3 = importlib.import_module("transformers.models.gemma3.modeling_gemma3")
+    config = importlib.import_module("transformers").Gemma3TextConfig(sliding_window=4)
+    config._attn_implementation = "eager"
+    image = gemma3.get_block_sequence_ids_for_mask(torch.tensor([[0, 1, 1, 1, 1, 1, 0, 1, 1, 0]]))
+    theirs = gemma3.create_masks_for_vision_model(
+        config=config,
+        inputs_embeds=torch.zeros(1, 10, 8),
+        attention_mask=None,
+        cache=None,
+        position_ids=torch.arange(10)[None],
+        block_sequence_ids=image,
+    )
+    mask = CausalMask() & SegmentMask(image[0].numpy())
+    windowed = mask | SlidingWindowMask(4 - 1, None)
+    for name, ours in (("full_attention", mask), ("sliding_attention", windowed)):
+        assert ((theirs[name][0, 0].numpy() < 0) == ours.dense(10)[:, :, 0]).all()

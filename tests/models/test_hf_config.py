@@ -65,11 +65,9 @@ def test_layouts(model_type, layout):
 
 def test_shares_that_a_model_does_not_read_are_refused():
     """Llama's code rotates all features, whatever its configuration says."""
-    with pytest.raises(ValueError, match="`rope_pct` must be left out for 'llama', whose share is"):
-        RoPE.from_hf_config(LLAMA | {"rope_pct": 0.25})
-    for share in ({"partial_rotary_factor": 0.5}, {"rotary_dim": 32}):
-        with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
-            RoPE.from_hf_config(LLAMA | share)
+    assert RoPE.from_hf_config(LLAMA | {"rope_pct": 0.25, "rotary_dim": 32}) == RoPE(64, 8192)
+    with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
+        RoPE.from_hf_config(LLAMA | {"partial_rotary_factor": 0.5})
     whole = {"rope_parameters": {"partial_rotary_factor": 1.0}}
     assert RoPE.from_hf_config(LLAMA | whole) == RoPE(64, 8192)
     phi = LLAMA | {"model_type": "phi3", "partial_rotary_factor": 0.75}

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from positional_embeddings import NTKScaling, RoPE, YaRNScaling, attention_layers
-from positional_embeddings.models.facts import OWN_KEYS, facts_of, models
+from positional_embeddings.models.configuration import read_config
+from positional_embeddings.models.facts import facts_of, models
 
 HEAD = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
@@ -31,61 +32,111 @@ def test_rotation_that_a_configuration_switches_off():
     nomic = HEAD | {"model_type": "nomic_bert", "num_hidden_layers": 2}
     assert layers(nomic | {"rotary_emb_fraction": 0}) == [None, None]
     assert layers(nomic | {"rotary_emb_fraction": 1.0}) == layers(nomic)
-    with pytest.raises(ValueError, match="for 'nomic_bert', which rotates all features"):
+    with pytest.raises(ValueError, match="`rotary_emb_fraction` must be true or false, got 0"):
         layers(nomic | {"rotary_emb_fraction": 0.5})
-    assert layers(LLAMA | {"use_rotary_pos_emb": False}) == [None, None]
-    assert layers(LLAMA | {"use_rotary_pos_emb": True}) == [RoPE(64, 8192)] * 2
+    esm = of_type("esm") | {"position_embedding_type": None}
+    with pytest.raises(ValueError, match="'esm' does: it has no positions, so leave its queries"):
+        layers(esm)
+    ours = LLAMA | {"model_type": "ours"}
+    assert layers(ours | {"use_rotary_pos_emb": False}, layout="half") == [None, None]
+    assert layers(ours | {"use_rotary_pos_emb": True}, layout="half") == [RoPE(64, 8192)] * 2
+
+
+# Keys that published files of some type have, with values that would turn something.
+PUBLISHED = {
+    "alibi": True,
+    "attention_multiplier": 0.1,
+    "attention_sink_size": 4,
+    "attn_config": {"sliding_window_size": 4, "rope_theta": 9},
+    "global_head_dim": 16,
+    "index_topk": 4,
+    "is_decoder": True,
+    "kv_channels": 32,
+    "layer_rope_theta": [1.0, 2.0],
+    "max_window_layers": 28,
+    "multi_query": True,
+    "n_head": 3,
+    "no_rope_layer_interval": 2,
+    "no_rope_layers": [0, 1],
+    "num_attention_heads_per_layer": [2, 2],
+    "num_heads": 16,
+    "position_embedding_type": "absolute",
+    "qk_rope_head_dim": 16,
+    "rope_interleave": True,
+    "rope_percent": 0.5,
+    "rotary_dim": 8,
+    "rotary_emb_interleaved": False,
+    "rotary_pct": 0.4,
+    "scale_attention_softmax_in_fp32": True,
+    "scale_attn_weights": False,
+    "sliding_window_size": 4096,
+    "swa_head_dim": 32,
+    "use_alibi": True,
+    "use_dynamic_ntk": True,
+    "use_rotary": False,
+    "use_rotary_pos_emb": False,
+    "use_sliding_window": False,
+}
+
+
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen3"])
+def test_keys_that_no_code_of_a_type_names_turn_nothing(model_type):
+    config = LLAMA | {"model_type": model_type, "num_attention_heads": 4}
+    config |= {"num_key_value_heads": 2}
+    own = ("max_window_layers", "use_sliding_window") if model_type == "qwen3" else ()
+    given = {key: value for key, value in PUBLISHED.items() if key not in own}
+    for function in (attention_layers, layers, RoPE.from_hf_config):
+        assert function(config | given) == function(config)
+
+
+def test_sizes_that_no_code_of_a_type_names():
+    codegen = {"model_type": "codegen", "num_hidden_layers": 2}
+    assert layers(codegen | {"head_dim": 16}) == layers(codegen)
+    for model_type in ("bert", "gpt2", "nomic_bert"):
+        config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
+        for heads in (4, 2, None):
+            found = attention_layers(config | {"num_key_value_heads": heads})
+            assert found == attention_layers(config)
+            assert found[0].num_kv_heads == found[0].num_heads
+
+
+def test_heads_of_keys_that_the_code_needs_to_be_those_of_queries():
+    config = of_type("deepseek_v3") | {"num_attention_heads": 4, "hidden_size": 256}
+    assert attention_layers(config | {"num_key_value_heads": 4}) == attention_layers(config)
+    with pytest.raises(ValueError, match="`num_key_value_heads` must be 4, with which the model"):
+        attention_layers(config | {"num_key_value_heads": 2})
 
 
 @pytest.mark.parametrize(
-    ("config", "key"),
+    ("key", "value"),
     [
-        ({"model_type": "dbrx", "attn_config": {"rope_theta": 500_000}}, "attn_config.rope_theta"),
-        *[(LLAMA | {"rope_percent": value}, "rope_percent") for value in (0, None, False, 0.5)],
-        *[(LLAMA | {"use_rotary": value}, "use_rotary") for value in (False, None)],
-        *[(LLAMA | {"use_dynamic_ntk": value}, "use_dynamic_ntk") for value in (False, True)],
+        *[("rope_percent", value) for value in (0, True, 0.5)],
+        *[(key, False) for key in ("use_rotary", "rope", "rotary_emb", "use_rope")],
+        *[("use_dynamic_ntk", value) for value in (True, 1)],
+        ("original_rope", True),
+        ("use_mrope", True),
+        ("rope_interleaved", True),
     ],
 )
-def test_rotary_keys_are_refused_whatever_their_value(config, key):
-    with pytest.raises(ValueError, match=f"`{key}` is not known of the model type .* its rotation"):
-        RoPE.from_hf_config(HEAD | config, layout="half")
+def test_rotary_keys_of_a_type_that_is_not_known(key, value):
+    config = LLAMA | {"model_type": "ours"}
+    for function in (layers, RoPE.from_hf_config):
+        with pytest.raises(ValueError, match=f"`{key}` is not known of the model type 'ours', got"):
+            function(config | {key: value}, layout="half")
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("use_alibi", "position_bias", "window_size", "attention_sink_size", "attn_scale"),
-        *("score_softcap", "use_logn_attn", "mscale", "interleaved_heads", "n_head"),
-        *("attention_multiplier", "query_pre_attn_scalar", "attn_temperature_tuning"),
-        *("attention_chunk_size", "num_kv_heads", "n_head_kv", "multi_query", "floor_scale"),
-        *("logits_soft_cap", "v_head_dim", "num_heads", "apply_query_key_layer_scaling"),
-        *("index_topk", "relative_attention", "attn_type", "mla_use_nope", "head_dim_of_keys"),
-    ],
-)
-@pytest.mark.parametrize("value", [0, None, False, 4])
-def test_keys_that_could_mean_attention_are_refused_whatever_their_value(key, value):
-    with pytest.raises(ValueError, match=f"`{key}` is not known of the model type 'llama', got"):
-        attention_layers(LLAMA | {"num_attention_heads": 2, key: value})
-
-
-@pytest.mark.parametrize("key", OWN_KEYS)
-@pytest.mark.parametrize("value", [0, None, False, [1, 0]])
-def test_keys_that_other_types_read_are_refused_whatever_their_value(key, value):
-    config = of_type("codegen" if key == "head_dim" else "llama") | {key: value}
-    for function in (layers, attention_layers, RoPE.from_hf_config):
-        with pytest.raises(ValueError, match=f"^`{key}` is not known of the model type"):
-            function(config)
-
-
-@pytest.mark.parametrize("model_type", ["bert", "deepseek_v3", "gpt2", "nomic_bert"])
-def test_heads_of_keys_that_no_code_reads(model_type):
-    config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
-    found = attention_layers(config | {"num_key_value_heads": 4})
-    assert found == attention_layers(config)
-    assert found[0].num_kv_heads == found[0].num_heads
-    for heads in (2, None):
-        with pytest.raises(ValueError, match="`num_key_value_heads` is not known of the model"):
-            attention_layers(config | {"num_key_value_heads": heads})
+def test_values_that_switch_nothing_on():
+    config = LLAMA | {"model_type": "ours"}
+    off = dict.fromkeys(("rope_percent", "use_rotary", "use_dynamic_ntk"))
+    off |= dict.fromkeys(("use_mrope", "rotary_emb_interleaved", "use_logn_attn"), False)
+    off |= dict.fromkeys(("rotary", "use_rope", "apply_rotary_emb"), True)
+    assert layers(config | off, layout="half") == layers(config, layout="half")
+    for model_type, given in (
+        ("gemma3_text", {"use_bidirectional_attention": None, "attn_logit_softcapping": False}),
+        ("smollm3", {"use_sliding_window": None, "sliding_window": None, "is_causal": True}),
+    ):
+        config = of_type(model_type)
+        assert attention_layers(config | given) == attention_layers(config)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +145,15 @@ def test_heads_of_keys_that_no_code_reads(model_type):
         ("qwen2", {"is_causal": False}),
         ("gemma3_text", {"use_bidirectional_attention": True}),
         ("gemma4_text", {"use_bidirectional_attention": "all"}),
+        ("gemma4_text", {"use_bidirectional_attention": "vision"}),
+        ("gemma4_unified_text", {"use_bidirectional_attention": "all"}),
         ("bert", {"is_decoder": True}),
-        ("llama", {"is_decoder": True}),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 28}),
         ("smollm3", {"use_sliding_window": True, "sliding_window": 3}),
         ("modernbert-decoder", {"local_attention": 6}),
         ("mpt", {"attn_config": {"alibi": False}}),
+        ("gpt2", {"scale_attn_weights": False}),
+        ("gpt2", {"scale_attn_weights": None}),
     ],
 )
 def test_keys_that_change_what_a_query_sees(model_type, given):
@@ -108,19 +162,41 @@ def test_keys_that_change_what_a_query_sees(model_type, given):
     if isinstance(value, dict):
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
-    with pytest.raises(ValueError, match=rf"^`{key}` .*, got {re.escape(repr(value))}[.:] "):
+    with pytest.raises(ValueError, match=rf"^`{key}` must be .*, got {re.escape(repr(value))}\. "):
         attention_layers(config | given)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gemma3_text", "modernbert-decoder", "qwen2_moe"])
 def test_the_same_keys_as_the_models_were_compared(model_type):
     keys = ("is_decoder", "use_bidirectional_attention", "local_attention", "use_sliding_window")
-    settled = models()[model_type]["attention"]["settled"]
+    named = models()[model_type]["named"]
     config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
     config |= {"num_key_value_heads": 4}
-    given = {key: settled[key] for key in keys if key in settled}
+    given = {key: named[key] for key in keys if key in named}
     assert given
     assert attention_layers(config | given) == attention_layers(config)
+
+
+def test_rotary_keys_that_the_code_names():
+    config = HEAD | {"model_type": "dbrx", "num_hidden_layers": 2}
+    with pytest.raises(
+        ValueError, match=r"^`attn_config\.rope_theta` must be None, with which the"
+    ):
+        layers(config | {"attn_config": {"rope_theta": 500_000}}, layout="half")
+
+
+def test_a_vision_of_gemma_4_has_a_way_on():
+    text = {"model_type": "gemma4_text", "num_hidden_layers": 6, "attention_k_eq_v": True}
+    text |= {"global_head_dim": 512, "head_dim": 256, "num_key_value_heads": 16}
+    text |= {"num_global_key_value_heads": 4, "num_attention_heads": 32}
+    config = {"model_type": "gemma4", "architectures": ["Gemma4ForConditionalGeneration"]}
+    seen = {"use_bidirectional_attention": "vision"}
+    with pytest.raises(ValueError, match=r"pass `text_config \| {'use_bidirectional_attention'"):
+        attention_layers(config | {"text_config": text | seen})
+    for given in (config | {"text_config": text}, text | seen | dict.fromkeys(seen)):
+        found = attention_layers(given)
+        assert [(x.num_kv_heads, x.head_size) for x in found] == [(16, 256)] * 5 + [(4, 512)]
+    assert [x.head_size for x in layers(config | {"text_config": text | seen})] == [256] * 5 + [512]
 
 
 @pytest.mark.parametrize(
@@ -138,12 +214,6 @@ def test_models_that_change_queries_or_keys_beside_the_projection(model_type):
         attention_layers(LLAMA | {"model_type": model_type})
 
 
-def test_nested_keys_that_could_mean_attention():
-    config = LLAMA | {"num_attention_heads": 2, "attn_config": {"sliding_window_size": 4}}
-    with pytest.raises(ValueError, match=r"`attn_config\.sliding_window_size` is not known of"):
-        attention_layers(config)
-
-
 def test_sections_that_a_configuration_leaves_out():
     for name, sections in (("qwen3_vl_text", (24, 20, 20)), ("qwen2_vl", (16, 24, 24))):
         rope = RoPE.from_hf_config({"model_type": name, "head_dim": 128}, 100)
@@ -155,6 +225,13 @@ def test_types_of_layers():
     found = layers(indexed | {"layer_types": ["deepseek_sparse_attention"] * 2}, seq_len=9)
     assert None not in found
     assert found == layers(indexed | {"layer_types": ["indexed_attention"] * 2}, seq_len=9)
+    for model_type in ("llama", "my_model"):
+        config = LLAMA | {"model_type": model_type, "layer_types": ["indexed_attention"] * 2}
+        message = f"whether the model type {model_type!r} rotates them"
+        with pytest.raises(ValueError, match=message):
+            layers(config, layout="half")
+    qwen4 = {"model_type": "qwen4_exp_text", "num_hidden_layers": 4}
+    assert [rope is None for rope in layers(qwen4, layout="half")] == [True, True, True, False]
     for name in ("spiral_attention", 3, None):
         with pytest.raises(ValueError, match="`layer_types` must hold types of layers that are"):
             layers(LLAMA | {"layer_types": [name, "full_attention"]})
@@ -169,19 +246,18 @@ def test_truncation_that_is_none_is_none():
         assert rope.scaling == YaRNScaling(4.0, 2048, truncate=is_truncated)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "given", "key"),
-    [
-        ("gpt_oss", {"rope_parameters": {}}, "rope_parameters"),
-        ("gpt_neox", {"partial_rotary_factor": 1.0}, "partial_rotary_factor"),
-        *[(name, {"rotary_pct": 0.4}, "rotary_pct") for name in ("stablelm", "glm4", "phi3")],
-        ("persimmon", {"rotary_pct": 0.4}, "rotary_pct"),
-    ],
-)
-def test_keys_that_transformers_does_not_read(model_type, given, key):
-    config = HEAD | {"model_type": model_type, "num_hidden_layers": 2} | given
-    with pytest.raises(ValueError, match=f"`{key}` must (hold parameters, or )?be left out"):
+def test_parameters_that_are_given_without_any():
+    config = HEAD | {"model_type": "gpt_oss", "rope_parameters": {}}
+    with pytest.raises(ValueError, match="`rope_parameters` must hold parameters, or be left out"):
         RoPE.from_hf_config(config)
+
+
+@pytest.mark.parametrize("model_type", ["gpt_neox", "glm4", "phi3", "persimmon"])
+def test_shares_by_keys_that_a_type_does_not_read(model_type):
+    """Each type has the share in one of two keys."""
+    other = "partial_rotary_factor" if model_type == "gpt_neox" else "rotary_pct"
+    config = HEAD | {"model_type": model_type, "num_hidden_layers": 2}
+    assert layers(config | {other: 0.5}) == layers(config)
 
 
 @pytest.mark.parametrize("model_type", ["gptj", "codegen", "esm", "recurrent_gemma"])
@@ -237,12 +313,6 @@ def test_published_keys_of_types_with_the_code_of_another():
     assert (layer.head_size, layer.rope.head_size, layer.value_size) == (192, 64, 128)
 
 
-def test_the_layout_that_a_configuration_says():
-    assert RoPE.from_hf_config(LLAMA | {"rope_interleaved": False}).layout == "half"
-    with pytest.raises(ValueError, match="`rope_interleaved` must agree with the layout of the"):
-        RoPE.from_hf_config(LLAMA | {"rope_interleaved": True})
-
-
 def test_rotary_keys_of_a_type_that_does_not_rotate():
     config = HEAD | {"model_type": "xlm-roberta", "rotary_emb_base": 10_000}
     reason = r"transformers does not rotate, but code that reads \['rotary_emb_base'\] may"
@@ -267,3 +337,72 @@ def test_numbers_of_layers_are_bounded(count):
 def test_sizes_of_layers_of_wrong_kinds(own):
     with pytest.raises(TypeError, match="`per_layer_config` must be a dict from numbers of"):
         layers(LLAMA | {"per_layer_config": own})
+
+
+def test_classes_that_are_not_of_the_type():
+    qwen = LLAMA | {"model_type": "qwen3"}
+    for functions in (layers, attention_layers, RoPE.from_hf_config):
+        for name in ("DFlashDraftModel", "LlamaForCausalLM"):
+            message = f"`architectures` must be classes of the model type 'qwen3', .*'{name}'.* wit"
+            with pytest.raises(ValueError, match=message):
+                functions(qwen | {"architectures": [name]})
+        for names in (None, [], ["Qwen3ForCausalLM"]):
+            assert functions(qwen | {"architectures": names}) == functions(qwen)
+    with pytest.raises(
+        TypeError, match="`architectures` must be a list of names of classes, got 3"
+    ):
+        layers(qwen | {"architectures": 3})
+    for model_type, name in (
+        ("llama", "LlamaForCausalLMEagle3"),
+        ("kimi_k2", "DeepseekV3ForCausalLM"),
+        ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"),
+        ("gemma3_text", "Gemma3ForCausalLM"),
+        ("xlm-roberta-xl", "XLMRobertaXLModel"),
+        ("exaone", "ExaoneForCausalLM"),
+    ):
+        read_config({"model_type": model_type, "architectures": [name]})
+    text = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    whole = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"]}
+    assert "architectures" not in read_config(whole | {"text_config": text})
+    for wrong in ({"architectures": ["X"]}, {"text_config": text | {"architectures": ["X"]}}):
+        with pytest.raises(ValueError, match="`architectures` must be classes of the model type"):
+            read_config(whole | {"text_config": text} | wrong)
+
+
+def test_sizes_by_the_names_of_another_format():
+    bloom = {"model_type": "bloom", "num_layers": 24, "n_head": 16, "hidden_dim": 1024}
+    message = (
+        "the configuration has ['num_layers', 'hidden_dim'], which are no keys of the model type "
+        "'bloom': it must have 'num_hidden_layers' or 'n_layer', 'hidden_size' or 'n_embed'."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        attention_layers(bloom)
+    own = {"n_layer": 24, "hidden_size": 1024}
+    [first, *others] = attention_layers(bloom | own)
+    assert (first.num_heads, first.head_size, len(others)) == (16, 64, 23)
+    with pytest.raises(ValueError, match=r"has \['n_head'\], which are .* 'num_attention_heads'\."):
+        layers({"model_type": "llama", "n_head": 16})
+
+
+def test_a_share_of_features_of_which_all_rotate():
+    config = {"model_type": "bailing_moe_v2_5", "qk_rope_head_dim": 64, "num_hidden_layers": 1}
+    config |= {"max_position_embeddings": 8192}
+    for given, came in (({"partial_rotary_factor": 0.5}, 0.5), ({"rotary_dim": 32}, 32)):
+        [key] = given
+        message = (
+            f"`{key}` must be left out beside `qk_rope_head_dim` = 64, .*, got {came}.* pass rot"
+        )
+        with pytest.raises(ValueError, match=message):
+            layers(config | given, layout="half")
+    assert layers(config, layout="half") == [RoPE(64, 8192)]
+    assert layers(config, layout="half", rotary_dim=32) == [RoPE(64, 8192, rotary_dim=32)]
+
+
+@pytest.mark.parametrize("model_type", ["gemma3_text", "olmo3", "gemma4_text"])
+def test_one_dict_of_rotary_parameters_for_types_of_layers_that_differ(model_type):
+    flat = {"rope_type": "linear", "factor": 8, "rope_theta": 7777}
+    config = {"model_type": model_type, "num_hidden_layers": 6}
+    keys = ("rope_parameters",) + ("rope_scaling",) * (model_type == "gemma4_text")
+    for key in keys:
+        with pytest.raises(ValueError, match=f"`{key}` must hold a dict for each of .'full_attent"):
+            layers(config | {key: flat})

@@ -326,7 +326,6 @@ def test_few_vectors_are_rotated_at_once(monkeypatch):
         shapes.append(x.shape)
         rotate_doubled(x, *rest, **options)
 
-    monkeypatch.setattr(rotate, "_known", {})
     monkeypatch.setattr(rotate, "MOST_DOUBLED_NUMBERS", 40)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: None)
     monkeypatch.setattr(rotate, "rotate_doubled", rotate_at_once)
@@ -340,12 +339,11 @@ def test_a_second_call_looks_nothing_up(monkeypatch):
     """Finding out what rotates an array takes longer than rotating a few vectors."""
     rope, positions = RoPE(8, 50), np.asarray([4, 0, 9])
     x, out = RNG.standard_normal((8, 3)), np.empty((8, 3))
-    tables, cos, sin = rope.tables(positions), rope.cos[:, :3], rope.sin[:, :3]
+    tables = rope.tables(positions)
     calls = [
         lambda **to: rope(x, **to),
         lambda **to: rope(x, positions=positions, **to),
         lambda **to: tables(x, **to),
-        lambda **to: apply_rope(x, cos, sin, **to),
     ]
     expected = [call() for call in calls]
     for call in calls:

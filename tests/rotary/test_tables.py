@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings import RoPE, RotaryTables, YaRNScaling, apply_rope
+from positional_embeddings import RoPE, YaRNScaling, apply_rope
+from positional_embeddings.rotary.tables import RotaryTables
 
 lazy_xp_modules = [pe]
 

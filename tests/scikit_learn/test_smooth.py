@@ -12,6 +12,9 @@ from positional_embeddings.sklearn import (
 )
 from smoothers import KERNELS, drawn, folded, kept_of, smoothed
 
+# Queries far outside of the samples are asked on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the samples")
+
 INF = float("inf")
 
 

@@ -20,6 +20,9 @@ from positional_embeddings.sklearn import (
 from positional_embeddings.sklearn.smooth import Smooth
 from smoothers import Factor, bell, circle, drawn, folded, kept_of, scaled, smoothed
 
+# Queries far outside of the samples are asked on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the samples")
+
 # Searches for widths.
 
 
@@ -386,6 +389,29 @@ def test_there_is_no_error_far_from_samples_at_their_phases(offset):
     std = model.predict(offset + np.arange(7.0)[:, None], return_std=True)[1]
     np.testing.assert_allclose(std[:5], expected, rtol=1e-3)
     assert (std[5:] > 5 * expected[0]).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_beyond_the_record():
+    """Where a column is outside of the samples by a tenth of their range, and by a length scale."""
+    x, y = np.arange(41.0)[:, None], np.sin(np.arange(41.0))
+    table = np.concatenate([x, 5 + x[::-1]], axis=1)
+    for kernel, samples, inside, outside in [
+        (GaussianKernel(1.0), x, [[-4.0], [44.0]], [[-4.1], [44.1]]),
+        (GaussianKernel(6.0), x, [[-6.0], [46.0]], [[-6.1], [46.1]]),
+        (MaternKernel([1.0, 6.0]), table, [[44.0, 51.0]], [[44.0, 51.1], [44.1, 50.0]]),
+        (GaussianKernel(1.0, columns=[1]), table, [[999.0, 1.0]], [[0.0, 0.9]]),
+        (PeriodicKernel(20.0, 2.0), x, [[999.0]], []),
+        (PeriodicKernel(20.0, 2.0) * GaussianKernel(3.0), x, [[44.0]], [[44.1]]),
+        (PeriodicKernel(20.0, 2.0) + GaussianKernel(3.0), x, [[-4.0]], [[-4.1]]),
+    ]:
+        model = AttentionRegressor(kernel, max_iter=1).fit(samples, y)
+        model.predict(inside, return_std=True)
+        for query in outside:
+            model.predict([query])
+            what = "1 of 2 queries are farther outside of the samples, in a column, than a tenth"
+            with pytest.warns(UserWarning, match=what):
+                model.predict([query, inside[0]], return_std="mean")
 
 
 def test_errors_of_one_sample_are_not_known():

@@ -23,7 +23,15 @@ from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import constant_array, keep, read_only
-from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    Dtype,
+    HostArray,
+    Namespace,
+    np,
+    quiet,
+)
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -104,8 +112,8 @@ class PositionTables:
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
     _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
-    # What the layer knows of calls with arrays of NumPy or CuPy, by `call_key`.
-    known: dict[Any, Any] = field(default_factory=dict, init=False)
+    # How the layer rotates arrays of NumPy or CuPy, by their forms.
+    rotations: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)
@@ -137,7 +145,7 @@ class PositionTables:
             return target
         shape = self._shape(positions, name, space)
         heads = axes.heads_of_positions(shape, target) if for_heads else 1
-        return target.placed(shape, name, space, heads)
+        return target.placed(shape, name, heads)
 
     def at(
         self,
@@ -220,11 +228,12 @@ class PositionTables:
         where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
-        return expand(self._exact(position, "C", where), target, space)
+        with quiet():
+            return expand(self._exact(position, "C", where), target, space)
 
-    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Array:
-        """Return the tables of `start` to before `stop`, from a page of a kind."""
-        page = self._page(kind, start, stop, space)
+    def _slice(self, kind: Kind, start: int, stop: int) -> Array:
+        """Return the tables of the host of `start` to before `stop`, from a page of a kind."""
+        page = self._page(kind, start, stop, HOST)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
@@ -254,7 +263,8 @@ class PositionTables:
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
-            tables = _join(blocks, stop - start, order, getattr(np, precision))
+            with quiet():
+                tables = _join(blocks, stop - start, order, getattr(np, precision))
         new = Page(start, stop, tables)
         others = self._pages.pop(kind, ())
         pages = [new, *(p for p in others if p.start < start or stop < p.stop)]
@@ -299,26 +309,24 @@ class PositionTables:
 
     def _compute(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of any positions."""
-        if space.has_current_device and space.is_elsewhere(positions):
-            with space.undisturbed(positions):
-                return self._compute(positions, order, space)
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
         xp, shape = space.xp, positions.shape[len(self.coordinates) :]
-        if space.compiles_kernels:
-            tables = self._by_kernel(positions, order, space)
-            if self.arrange is None:
-                return tables
-            return self._stacked(tables[0, ...], tables[1, ...], order, space)
-        if xp is not np or 0 in shape:
-            return self._exact(positions, order, space)
-        # In blocks, so that what is computed on the way takes little memory.
-        count = prod(shape)
-        most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
-        flat = xp.reshape(positions, (*self.coordinates, count))
-        blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
-        tables = _join(blocks, count, order, space.dtype)
-        return xp.reshape(tables, (*tables.shape[:2], *shape))
+        with space.undisturbed(positions):
+            if space.compiles_kernels:
+                tables = self._by_kernel(positions, order, space)
+                if self.arrange is None:
+                    return tables
+                return self._stacked(tables[0, ...], tables[1, ...], order, space)
+            if xp is not np or 0 in shape:
+                return self._exact(positions, order, space)
+            # In blocks, so that what is computed on the way takes little memory.
+            count = prod(shape)
+            most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
+            flat = xp.reshape(positions, (*self.coordinates, count))
+            blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
+            tables = _join(blocks, count, order, space.dtype)
+            return xp.reshape(tables, (*tables.shape[:2], *shape))
 
     def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of chunked positions, computed in one task for each chunk."""

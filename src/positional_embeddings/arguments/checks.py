@@ -295,11 +295,12 @@ def broadcasts(
     target: Shape,
     meaning: str,
     came: Shape | None = None,
+    hint: str = "",
 ) -> None:
     """Check that each axis of `shape` is as long as in `target`, or 1; messages show `came`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         what = f"have shape {target} ({meaning}), with 1 where it broadcasts"
-        raise wrong_value(name, what, shape if came is None else came)
+        raise wrong_value(name, what, shape if came is None else came, hint)
 
 
 def is_known(size: Length) -> bool:
@@ -357,8 +358,7 @@ class CheckedLayer:
         for name, check in self._field_checks.items():
             set_fields(self, **{name: check(name, getattr(self, name))})
 
-    def __post_init__(self) -> None:
-        self._check_fields()
+    __post_init__ = _check_fields
 
 
 def set_fields(layer: Any, **values: Array) -> None:

@@ -5,7 +5,6 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -51,7 +50,6 @@ class WeightedLayer(checks.CheckedLayer):
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
-@public
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> Space:
@@ -82,10 +80,11 @@ def set_weights(
         dtype = checks.float_dtype(dtype, space.xp.float32, space)
         for name, shape in shapes.items():
             # Also for given arrays, so that a seed draws each array the same whatever is given.
-            drawn = draw(generator, shape)
-            if name not in given:
-                array = space.xp.asarray(drawn, dtype=dtype, device=device)
-                checks.set_fields(layer, **{name: array})
+            with namespace.quiet():
+                drawn = draw(generator, shape)
+                if name not in given:
+                    array = space.xp.asarray(drawn, dtype=dtype, device=device)
+                    checks.set_fields(layer, **{name: array})
     is_default = not given and space.xp is np and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)

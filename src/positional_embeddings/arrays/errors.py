@@ -1,11 +1,16 @@
 """Error messages: the argument, what it must be, what came, and what to pass in its place."""
 
+import sys
 from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
+from warnings import warn
 
 # Characters of a value in a message.
 _LONGEST_SHOWN = 500
+
+# Packages that a warning does not point into.
+_NOT_THE_USER = "positional_embeddings", "sklearn"
 
 
 def wrong_value(name: str, requirement: str, got: object, hint: str = "") -> ValueError:
@@ -51,6 +56,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
+def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn of a line of the user, below which all is of this library or of scikit-learn."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - before Python 3.12 there is no other way
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warn(message, kind, stacklevel=level)
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return the question whether the nearest of some names is meant, "" if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - it is not needed without an error
@@ -68,7 +81,9 @@ def remedy_for(name: str, value: Any) -> str:
     if times := remedy_for_times(name, value.data if of_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
+    is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     lines = (
+        (is_count, f"np.arange({value})" if is_count else ""),
         (of_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy

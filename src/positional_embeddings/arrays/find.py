@@ -12,7 +12,7 @@ from positional_embeddings.arrays import dtypes, errors
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
+from positional_embeddings.arrays.libraries import cupy, dask, jax, mlx, ndonnx, numpy, torch
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 
@@ -28,7 +28,6 @@ _LIBRARIES: dict[str, type[Space]] = {
     "jax": jax.JAX,
     "jaxlib": jax.JAX,
     "dask": dask.Dask,
-    "cubed": cubed.Cubed,
     "mlx": mlx.MLX,
     "ndonnx": ndonnx.NDONNX,
 }
@@ -126,9 +125,6 @@ def _check_array(name: str, array: Array) -> None:
     if not is_array_api_obj(array):
         what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
         raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
-    if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
-        came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
-        raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
 
 def _library_name(array: object) -> str:

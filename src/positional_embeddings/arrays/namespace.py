@@ -1,5 +1,7 @@
 """NumPy as a namespace, dtypes of any library, and constants of the host."""
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -33,10 +35,23 @@ class AnyArray(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=AnyArray)
-Result = TypeVar("Result")
 
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 np: Namespace = numpy
+
+
+def is_compiling(_: object = None) -> bool:
+    """Tell whether PyTorch compiles what is called."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def quiet() -> AbstractContextManager[object]:
+    """Return a context in which NumPy neither warns nor raises of floating-point numbers.
+
+    What is not finite, or too small for its dtype, is in a result.
+    """
+    return nullcontext() if is_compiling() else numpy.errstate(all="ignore")
 
 
 def drop_none(**arrays: Array) -> dict[str, Array]:

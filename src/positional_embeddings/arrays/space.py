@@ -18,9 +18,8 @@ from positional_embeddings.arrays.namespace import (
     Shape,
     drop_none,
     np,
+    quiet,
 )
-
-_NOTHING = nullcontext()
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 TINY_WEIGHT = 2.0**-60
@@ -34,22 +33,6 @@ class Loops(NamedTuple):
     # way is computed again for a gradient, and not kept.
     scan: Callable[..., Any]
     cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments
-
-
-class ChunkTask(NamedTuple):
-    """What `Space.map_chunks` computes of the chunks in the same place of some arrays."""
-
-    function: Callable[..., Array]  # of the chunks, arrays of NumPy or CuPy or whatever they are
-    chunks: tuple[Shape, ...]  # of the result
-    dtype: Dtype  # of the result
-    numbered: bool = False  # the function gets `block_id`, the numbers of the chunk on all axes
-    name: str = ""  # of all tasks
-    shared: Array = None  # what `Space.shared` returned, which the function gets as `shared`
-
-    def compute(self, chunks: tuple[Array, ...], block_id: tuple[int, ...]) -> Array:
-        """Call the function for chunks, and the numbers of theirs on all axes."""
-        numbers = {"block_id": block_id} if self.numbered else {}
-        return self.function(*chunks, **numbers, **drop_none(shared=self.shared))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +61,6 @@ class Space:
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
-    needs_elements = False  # it fails, or is wrong, where an array has no elements
     has_current_device = False  # on which arrays are made, and functions called
     exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
 
@@ -280,6 +262,10 @@ class Space:
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self.xp.reshape(taken, shape)
 
+    def with_rows(self, x: Array) -> Array:
+        """Return an array whose entries along the last axis are neighbours in memory."""
+        return x
+
     # Chunks: an array of a library without them is one chunk.
 
     def chunks(self, x: Array) -> tuple[Shape, ...]:
@@ -290,16 +276,25 @@ class Space:
         """Return an array with these chunks on some axes; axes of length 1 stay."""
         return x
 
-    def map_chunks(self, function: Callable[..., Array], *arrays: Array, **options: Any) -> Array:
+    def map_chunks(
+        self,
+        function: Callable[..., Array],
+        *arrays: Array,
+        chunks: tuple[Shape, ...],
+        dtype: Dtype,  # noqa: ARG002
+        name: str = "",  # noqa: ARG002
+        numbered: bool = False,
+        shared: Array = None,
+    ) -> Array:
         """Return what a function makes of the chunks in the same place of arrays.
 
-        The options are fields of a `ChunkTask`. The arrays have as many axes as its `chunks`, or
-        lack the first ones. On each axis they have as many chunks as it, or one.
+        `chunks` and `dtype` are those of the result, and `name` is that of all tasks. The function
+        gets `block_id`, the numbers of its chunk on all axes, if they are `numbered`, and `shared`,
+        what `Space.shared` returned. The arrays have as many axes as the result, or lack the first
+        ones. On each axis they have as many chunks as it, or one.
         """
-        return self._map_chunks(ChunkTask(function, **options), arrays)
-
-    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
-        return task.compute(arrays, (0,) * len(task.chunks))
+        numbers = {"block_id": (0,) * len(chunks)} if numbered else {}
+        return function(*arrays, **numbers, **drop_none(shared=shared))
 
     def shared(self, value: Array) -> Array:
         """Return a value as all tasks of `map_chunks` may have it in common."""
@@ -324,10 +319,8 @@ class Space:
         """Return a context in which products have the dtype of their operands, and nothing warns.
 
         A library with a current device computes on the device of `x` there.
-
-        What is not finite, or becomes so, is in the result.
         """
-        return _NOTHING
+        return quiet()
 
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> AbstractContextManager[object]:  # noqa: ARG004

@@ -1,8 +1,5 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -12,20 +9,10 @@ from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import (
-    ChunkedMask,
-    GlobalMask,
-    NeighbourhoodMask,
-    SlidingWindowMask,
-)
-from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
-from positional_embeddings.masks.lists import ListMask
+from positional_embeddings.masks.by_position import NOTHING, outside_ring
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Points
+from positional_embeddings.masks.points import Counted, Points
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
-
-# A mask that hides nothing but empty slots.
-_NOTHING = SlidingWindowMask(None, None)
 
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
@@ -73,35 +60,54 @@ class Positions(NamedTuple):
         return self.on_host is None or self.on_host.has_empty
 
     @property
+    def lengths(self) -> tuple[int, int]:
+        """Numbers of queries and keys."""
+        return self.queries.shape[0], self.keys.shape[0]
+
+    @property
+    def are_indices(self) -> bool:
+        """Whether positions, or the slots of a step, count the queries and the keys."""
+        return self.slots is None or not (self._forgets() or self.first is None)
+
+    @property
+    def extent(self) -> tuple[tuple[int, int], int] | None:
+        """The first position of a query and the one after the last, and the one after all keys.
+
+        At least 0 and 1; None if the host does not know them.
+        """
+        if self.on_host is None:
+            return None
+        queries, keys = self.on_host.queries, self.on_host.keys
+        ends = queries.min(), queries.max(), keys.max()
+        first, last, last_key = (max(0, int(n)) for n in ends)
+        return (first, last + 1), last_key + 1
+
+    @property
     def first(self) -> int | None:
         """Return the position of the first of consecutive queries, if keys count from 0."""
         return None if self.on_host is None else self.on_host.first
 
-    def apply(self, rules: Any, space: Space) -> tuple[Any, Array]:
-        """Return rules with their mask and bias at these positions, and the keys that are empty.
+    def apply(self, rules: Any, space: Space) -> tuple[Any, "Counted | Positions"]:
+        """Return rules with what a ring hides, and where queries and keys are, if that is counted.
 
-        The keys, (1, key, batch), are for a mask that is no `Mask`; None if none is empty.
+        Where positions are given there is a mask: one rule for what is not finite.
         """
-        mask, bias = rules.mask, rules.bias
-        checks.left_out("where `positions` are given", offset=rules.offset)
-        for name, rule in (("mask", mask), ("bias", bias)):
-            self._check_indices(name, rule)
+        mask, slots = rules.mask, self.slots
+        if rules.offset is not None:
+            checks.left_out("where `positions` are given", offset=rules.offset)
+        if slots is not None:
+            self._check_indices("mask", mask)
+            self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
-            self._check(mask, space)
-            if self.slots and self.slots.window is not None and not space.is_compiling:
-                _check_shown(mask, self.slots)
+            mask._check_places(self, space)
+            if slots and slots.window is not None and not space.is_compiling:
+                _check_shown(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
-            of_ring = _mask_of(self.slots)  # type: ignore[arg-type]
+            of_ring = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = of_ring if mask is None else mask | of_ring
-        if mask is None:  # one rule for what is not finite, whether it is known that none is empty
-            mask = _NOTHING
-        is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        if self.first is None:
-            mask = MaskAt(mask, self) if is_mask else mask
-            bias = BiasAt(bias, self) if is_bias else bias
-        empty = None if is_mask or not self.may_be_empty else (self.keys < 0)[None, ...]
-        offset = self.first or 0 if is_mask or is_bias else None
-        return rules._replace(mask=mask, bias=bias, offset=offset), empty
+        at = self if self.first is None else Counted(self.first, self.keys.shape[0])
+        mask = NOTHING if mask is None else mask
+        return rules if mask is rules.mask else rules._replace(mask=mask), at
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""
@@ -110,61 +116,77 @@ class Positions(NamedTuple):
             return False
         return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sinks + window)
 
-    def of_pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Array, Array]:
-        """Return the positions of queries (query, 1, 1) and of keys of each (query, key, batch)."""
+    # What scores ask of positions that are counted or given.
+
+    def points(
+        self,
+        queries: Span,
+        keys: Span,
+        space: Space,
+        batch: int = 1,  # noqa: ARG002
+    ) -> tuple[Points, Points]:
+        """Return queries (query, 1, batch) and keys (1, key, batch)."""
+        q, k = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
+        at_queries = Points(q[:, None, :], space, None, at=queries)
+        return at_queries, Points(k[None, :, :], space, None, at=keys)
+
+    def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
+        """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
         q, k = (Points(at, space, None).take(table, 0, -1) for at, table in tables)
-        return q, k
+        return Points(q, space, None, at=queries), Points(k, space, None, at=keys)
+
+    def reach(self, mask: Mask, queries: Ranges) -> Reach:
+        """Return which keys a mask lets some queries see."""
+        on_host, k_len = self.on_host, self.keys.shape[0]
+        if on_host is None:
+            return Reach(((0, k_len),), ())
+        parts = (on_host.queries[start:stop] for start, stop in queries)
+        reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
+        some, every = mask._reach(reached, max(1, int(on_host.keys.max()) + 1))
+        some, every = _keys_in(some, on_host.keys, np.any), _keys_in(every, on_host.keys, np.all)
+        # Short gaps cost less than parts of their own, which are copied.
+        gaps = (pair for pair in complement(some, k_len) if pair[1] - pair[0] < _SHORT)
+        every = tuple((start, stop) for start, stop in every if stop - start >= _SHORT)
+        return Reach(unite((*some, *gaps)), every)
+
+    def global_queries(self, mask: Mask) -> Ranges:
+        """Return queries that a mask lets see many more keys than their neighbours."""
+        if self.on_host is None:
+            return ()
+        return _keys_in(mask._global_queries(), self.on_host.queries, np.any)
+
+    def bias_between(self, bias: Bias, queries: Span, keys: Span, space: Space) -> Array:
+        """Return a bias, (query, key, heads), or (query, key, batch, heads) of several."""
+        query, key = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
+        if self.batch == 1:
+            query, key = query[:, 0], key[:, 0]
+        elif space.is_chunked:  # whose tasks take queries and keys of one batch
+            whole = (self.batch,)
+            query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
+        return bias._at(query, key, space)
+
+    # Checks.
 
     def _check_indices(self, name: str, rule: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
+        if rule is None or isinstance(rule, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         what = f"be a `{kind}` with a step of a cache"
         if callable(rule):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, what, "a function of indices", hint)
-        if self._forgets() or self.first is None:
+        if not self.are_indices:
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
             raise wrong_type(name, f"{what} whose slots may be no positions", shown(rule), hint)
 
-    def _check(self, mask: Mask, space: Space) -> None:
-        """Check that a mask, or each that it is made of, has a rule for these positions."""
-        for part in getattr(mask, "masks", ()):
-            self._check(part, space)
-        if isinstance(mask, PaddingMask):
-            hint = " Give padding a key position below 0."
-            raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
-        if isinstance(mask, ListMask):
-            if self.slots is not None and (self._forgets() or self.first is None):
-                what = "have no ListMask with a step whose slots may be no positions"
-                raise wrong_value("mask", what, mask)
-            mask._check((0, self.queries.shape[0]), self.keys.shape[0], space)
-        if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
-            queries, keys = self.on_host.queries, self.on_host.keys
-            ends = queries.min(), queries.max(), keys.max()
-            first, last, last_key = (max(0, int(n)) for n in ends)
-            mask._check((first, last + 1), last_key + 1, space)
 
-
-def _mask_of(ring: Slots) -> Mask:
-    """Return the mask that hides all but the first tokens and the newest ones."""
-    newest = SlidingWindowMask(ring.window - 1, None)  # type: ignore[operator]
-    return newest & GlobalMask(range(ring.sinks)) if ring.sinks else newest
-
-
-def _check_shown(mask: Mask, ring: Slots) -> None:
-    """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
-    kept: tuple[int, int] = ring.sinks, ring.window  # type: ignore[assignment]
-    for grid in _parts(mask, NeighbourhoodMask):  # whose windows have no end
-        if (size := prod(grid.shape)) > kept[1]:
-            what = f"have grids of at most {kept[1]} tokens, as many as the ring keeps"
-            hint = f" Make the cache with window={size}, or without a ring."
-            raise wrong_value("mask", what, grid, hint)
-    # The last query of a chunk sees most of it.
-    chunks = [part.size for part in _parts(mask, ChunkedMask) if part.size <= _FAR]
-    for last in (_FAR, *(_FAR // size * size for size in chunks)):
+def _check_shown(mask: Mask, window: int, sinks: int) -> None:
+    """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
+    mask._check_ring(window)
+    kept = sinks, window
+    for last in mask._far_queries(_FAR):
         seen = mask._reach(((last - 1, last),), last).seen_by_any
         if any(start <= last // 2 < stop for start, stop in seen):
             continue  # no window: the ring's is one
@@ -177,26 +199,18 @@ def _check_shown(mask: Mask, ring: Slots) -> None:
             raise wrong_value("mask", what, mask, hint)
 
 
-def _parts(mask: Any, kind: type[Mask]) -> Iterator[Any]:
-    """Yield the masks of a kind that a mask is made of."""
-    if isinstance(mask, kind):
-        yield mask
-    for part in getattr(mask, "masks", ()):
-        yield from _parts(part, kind)
-
-
 def positions_of(
     q: Array,
     k: Array,
     positions: Array,
     key_positions: Array,
-    options: tuple[int | None, int | None],
+    of_q: tuple[int, int],
     space: Space,
 ) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
-    feature, seq = axes.feature_and_seq_axis(*options, q, "q")
+    feature, seq = of_q
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
             of_queries = f"of {counted(q.shape[seq], 'query')}"
@@ -226,7 +240,7 @@ def _rows(
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
-    of_target = axes.axes_of_positions(shape, target, feature, seq, name, space)
+    of_target = axes.axes_of_positions(shape, target, feature, seq, name)
     table = position_array(name, positions, space)
     table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
@@ -240,60 +254,6 @@ def _rows(
     return rows if seq < batch else rows.T
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MaskAt(Mask):
-    """A mask at the positions of queries and keys, which are counted by their indices."""
-
-    mask: Mask
-    at: Positions
-
-    def _hides(self, q: Points, k: Points) -> Any:
-        """Return the mask between positions; an empty slot is hidden from all."""
-        hidden = self.mask._hides(q, k)
-        return hidden | (k.values < 0) if self.at.may_be_empty else hidden
-
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space, offset: int = 0) -> Any:  # noqa: ARG002
-        query = queries.take(self.at.queries, -2, space)[:, None, :]
-        key = keys.take(self.at.keys, -2, space)[None, :, :]
-        with space.without_chunk_warnings():
-            q = Points(query, space, None, at=queries)
-            return self._hides(q, Points(key, space, None, at=keys))
-
-    def _split_lists(self) -> tuple[Any, Mask | None]:
-        lists, rest = self.mask._split_lists()
-        if rest is None and not self.at.may_be_empty:
-            return lists, None
-        return lists, MaskAt(_NOTHING if rest is None else rest, self.at)
-
-    def _at_pairs(self, queries: Array, keys: Array, k_len: int, space: Space, offset: int) -> Any:  # noqa: ARG002
-        q, k = self.at.of_pairs(queries, keys, space)
-        return self._hides(Points(q, space, None, at=queries), Points(k, space, None, at=keys))
-
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        on_host = self.at.on_host
-        if on_host is None:
-            return Reach(((0, k_len),), ())
-        parts = (on_host.queries[start:stop] for start, stop in queries)
-        reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
-        some, every = self.mask._reach(reached, max(1, int(on_host.keys.max()) + 1))
-        some, every = _keys_in(some, on_host.keys, np.any), _keys_in(every, on_host.keys, np.all)
-        # Short gaps cost less than parts of their own, which are copied.
-        gaps = (pair for pair in complement(some, k_len) if pair[1] - pair[0] < _SHORT)
-        every = tuple((start, stop) for start, stop in every if stop - start >= _SHORT)
-        return Reach(unite((*some, *gaps)), every)
-
-    def _global_queries(self) -> Ranges:
-        if self.at.on_host is None:
-            return ()
-        return _keys_in(self.mask._global_queries(), self.at.on_host.queries, np.any)
-
-    def _arrays(self) -> dict[str, Any]:
-        return {"positions": self.at.queries}  # dask has no task for what is made of arrays
-
-    def _batch(self) -> int | None:
-        return self.at.batch if self.at.batch > 1 else self.mask._batch()
-
-
 def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
     """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
     if not ranges:
@@ -303,34 +263,3 @@ def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
     inside[1:-1] = in_batch(np.searchsorted(edges, positions, side="right") & 1, axis=1)
     flips = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
     return tuple(zip(flips[::2], flips[1::2], strict=True))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BiasAt(Bias):
-    """A bias at the positions of queries and keys, which are counted by their indices."""
-
-    bias: Bias
-    at: Positions
-
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
-        return self.bias._at(query, key, space)
-
-    def _heads(self) -> int:
-        return self.bias._heads()
-
-    def _arrays(self) -> dict[str, Any]:
-        return {"positions": self.at.queries}
-
-    def _at_pairs(self, query: Array, key: Array, space: Space) -> Any:
-        return self.bias._at_pairs(*self.at.of_pairs(query, key, space), space)
-
-    def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
-        """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""
-        query = queries.take(self.at.queries, -2, space)
-        key = keys.take(self.at.keys, -2, space)
-        if self.at.batch == 1:
-            query, key = query[:, 0], key[:, 0]
-        elif space.is_chunked:  # whose tasks take queries and keys of one batch
-            whole = (self.at.batch,)
-            query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
-        return self._formula(query, key, space)

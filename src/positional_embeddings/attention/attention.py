@@ -1,12 +1,13 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import form_of, keep
+from positional_embeddings.arrays.kept import form_of, once
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
@@ -110,16 +111,14 @@ def scaled_dot_product_attention(
         positions of the queries if only `positions` are given. Where positions of several documents
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it asks a mask, or one that is equal, and a bias once for all layers, also the arrays and
-        functions in them. If the cache is a ring, a query sees no more than the ring keeps for it.
-        An array and a function for `mask` or `bias` do not depend on positions: with a step a
-        function is an error, and so is an array unless indices are positions: without padding,
-        without a ring, and for the keys that `store` returns.
+        it evaluates equal masks and biases once for all layers, with the arrays and functions in
+        them. If the cache is a ring, a query sees no more than the ring keeps for it. An array and
+        a function for `mask` or `bias` go by indices, not by positions: with a step a function is
+        an error, and so is an array where its indices are no positions, as with padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks. All are computed at once where a library without loops computes later, and no
-        `Mask` leaves out keys.
+        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
     enable_gqa : bool, default False
         Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
         it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
@@ -173,8 +172,8 @@ def scaled_dot_product_attention(
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
-    is sharded over devices gathers it: a `block_size` of all queries and keys has none.
+    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
+    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
 
     With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
     `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
@@ -186,8 +185,8 @@ def scaled_dot_product_attention(
 
     With a mask, a bias or positions, a query that attends to a key or a value that is not finite
     gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value is
-    in the output of its feature, with a weight of 0 as NaN, a score of minus infinity has no
+    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
+    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
     weight, and a query with no other score gets zeros.
 
     References
@@ -232,7 +231,7 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    return attend(*prepared(q, k, v, rules, options), q, k, v)
+    return attend(*planned(q, k, v, rules, options), q, k, v)
 
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
@@ -340,37 +339,33 @@ def attention_weights(
         way: Any = on_cupy if space.compiles_kernels else at_once
         way = gathered if listed else way
         weights = way.weights(scores, *layout.rows((q, k), space))
-    return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-# Types of numbers and options by which a step knows a call again: True is not 1.
-_PLAIN_TYPES = {type(None), bool, int, float}
-
-
-def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
+def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
     """Check a call, and return its scores and the way to compute.
 
     Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
     """
     step = rules.positions
-    if not isinstance(step, KVStep):
-        return _found(q, k, v, rules, options)
-    form = _form(q, k, v, rules, options)
-    plan: Prepared | None = (step._plans or {}).get(form)
-    if plan is None:
-        scores, way = _found(q, k, v, rules, options)
-        if form is not None and way is at_once.attend:
-            scores = scores.with_arrays()
-        plan = scores.with_sinks(None), way
-        keep(step._plans, form, plan)
-    scores, way = plan
+    form = _form(q, k, v, rules, options) if isinstance(step, KVStep) else None
+    if form is None:
+        return prepared(q, k, v, rules, options)
+    find = partial(prepared, q, k, v, rules, options, is_kept=True)
+    scores, way = once(step._plans, form, find)
     return scores.with_sinks(rules.sinks), way
 
 
-def _found(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
-    """Check a call, and find its scores and the way to compute."""
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
-    return scores, choose(scores, q, k, v)
+def prepared(
+    q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
+) -> Prepared:
+    """Do what `planned` does for a call without a plan.
+
+    What is kept for further calls has arrays for mask and bias, which are not asked again.
+    """
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
+    way = choose(scores, q, k, v)
+    return (scores.with_arrays() if is_kept and way is at_once.attend else scores), way
 
 
 def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
@@ -378,23 +373,15 @@ def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple
 
     A mask of numbers is known by its value, a bias by itself.
     """
-    mask, bias = rules.mask, rules.bias
-    plain = rules.scale, rules.softcap, *options
-    arrays, types = form_of(q, k, v, rules.sinks), tuple(map(type, plain))
-    if not (
-        arrays is not None
-        and rules.offset is rules.key_positions is None
-        and _PLAIN_TYPES.issuperset(types)
-        and (mask is None or isinstance(mask, Mask))
-        and (bias is None or isinstance(bias, Bias))
-    ):
-        return None
-    form = arrays, mask, bias, id(bias), types, plain
+    arrays = form_of(q, k, v, rules.sinks)
+    of_rules = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
+    asked = *of_rules, *options
+    form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
     try:
         hash(form)
-    except TypeError:  # of what a function of the user is
+    except TypeError:  # of arrays, and perhaps of what a function of the user is
         return None
-    return form
+    return None if arrays is None else form
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import answered
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
@@ -225,7 +224,6 @@ class KVCache(_Value):
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
-    @answered  # integers give no warnings, and it is called for each token
     def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
 
@@ -531,7 +529,6 @@ class KVStep(_Value):
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
-    @answered  # it computes nothing, and is called twice for each layer
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
@@ -604,7 +601,7 @@ class KVStep(_Value):
     def _moves(self, buffer: Array, new: Array) -> Moves:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
         form: Any = form_of(buffer, new)
-        form = form and (*form, buffer.flags.writeable)
+        form = form and buffer is not None and (*form, buffer.flags.writeable)
         return once(self._plans, form, lambda: self._checked_moves(buffer, new))
 
     def _checked_moves(self, buffer: Array, new: Array) -> Moves:

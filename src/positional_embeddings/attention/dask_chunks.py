@@ -1,4 +1,4 @@
-"""Attention on arrays of dask and cubed: the online softmax across chunks of keys.
+"""Attention on arrays of dask: the online softmax across chunks of keys.
 
 A task takes a chunk of queries and one of keys, and returns the weighted sums of these values
 alone, the total of their weights and the maximum of their scores. What the chunks of keys give is
@@ -19,6 +19,7 @@ from positional_embeddings.attention.scores import Scores, slice_broadcast
 from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
+from positional_embeddings.masks.points import Counted
 from positional_embeddings.masks.ranges import intersect, unite
 
 # Where chunks of an axis start and stop.
@@ -44,8 +45,10 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     arrays += [space.rechunk(array[..., None], chunks) for array in terms.values()]
     # What all tasks share: the scores without arrays, and without a space, which each task has of
     # its chunks.
-    without: dict[str, None] = dict.fromkeys(("space", "empty", "sinks", *terms))
-    shared = space.shared(scores._replace(**without))  # type: ignore[arg-type]
+    without: dict[str, Any] = dict.fromkeys(("space", "sinks", *terms))
+    if not isinstance(scores.at, Counted):
+        without["at"] = Counted(0, scores.layout.keys.size)
+    shared = space.shared(scores._replace(**without))
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
     for queries, runs in _visible_chunks(scores, q_bounds, k_bounds):
@@ -67,8 +70,10 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
 def _terms_that_are_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Array]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
     pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
-    mask = None if _is_evaluated_in_tasks(scores.mask) else scores.mask_between(*pairs)
-    bias = None if _is_evaluated_in_tasks(scores.bias) else scores.bias_between(*pairs)
+    is_counted = isinstance(scores.at, Counted)
+    in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (scores.mask, scores.bias)]
+    mask = None if in_tasks[0] else scores.mask_between(*pairs)
+    bias = None if in_tasks[1] else scores.bias_between(*pairs)
     return drop_none(mask=mask, bias=bias, sinks=scores.sinks)
 
 
@@ -131,7 +136,7 @@ def _attend_chunk(
     if keys != first_keys:
         terms.pop("sinks", None)
     scores = shared._replace(
-        offset=shared.offset + queries[0],
+        at=Counted(shared.at.offset + queries[0], shared.at.k_len),  # type: ignore[union-attr]
         space=space_of(query=query),
         rows=tuple(slice(*bounds) for bounds in rows),
         keys=keys,

@@ -35,6 +35,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     space, (lists, others) = scores.space, scores.mask._split_lists()
     columns = value.shape[-1] + scores.with_lse
+    key, value = space.with_rows(key), space.with_rows(value)
     inputs = _Inputs(scores, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
     outputs = [_of_group(inputs, query, *group) for group in groups]
@@ -54,6 +55,7 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*row_lengths(query, key), query.shape[-2], columns)
         return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
+    key = space.with_rows(key)
     inputs = _Inputs(scores, others, mask._largest is None, key, None, columns)
     return _of_group(inputs, query, None, lists)
 
@@ -139,9 +141,11 @@ def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Ar
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = scores.aligned("mask", (listed == -1)[..., None])
+    q, k = scores.at.pairs(*pairs, space)
     if others is not None:
-        of_others = others._at_pairs(*pairs, k_len, space, scores.offset)
-        hidden = hidden | scores.aligned("mask", of_others)
+        hidden = hidden | scores.aligned("mask", others._hides(q, k))
+    if scores.at.may_be_empty:
+        hidden = hidden | scores.aligned("mask", k.values < 0)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
     to_add = _bias_at(scores, *pairs)
@@ -175,7 +179,8 @@ def _bias_at(scores: Scores, queries: Array, keys: Array) -> Array:
     """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
     space, bias = scores.space, scores.bias
     if isinstance(bias, Bias):
-        return scores.aligned("bias", bias._at_pairs(queries + scores.offset, keys, space))
+        q, k = scores.at.pairs(queries, keys, space)
+        return scores.aligned("bias", bias._at_pairs(q.values, k.values, space))
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
         array = scores.layout.align(name, array, keys.shape[0], keys.shape[1], space)

@@ -169,21 +169,25 @@ class RoPEMultiHeadAttention(WeightedLayer):
         xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
-            raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
+            is_last = x.ndim == 3 and x.shape[2] == self.d_model
+            hint = " Pass permute_dims(x, (2, 1, 0)) of (batch, seq, features)." * is_last
+            what = f"have shape ({self.d_model}, seq, batch)"
+            raise wrong_value("x", what, tuple(x.shape), hint)
         checks.within_table(axes.length(x, 1), 0, self.max_len, "max_len", 1)
         axes.length(x, 2)
         by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
 
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
-        wide = space.astype(x, dtype)
+        with space.undisturbed(x):
+            wide = space.astype(x, dtype)
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        output = _projected(self.Wo, merged, space)
-        return space.astype(output, x.dtype)  # type: ignore[no-any-return]
+        with space.undisturbed(x):
+            return space.astype(_projected(self.Wo, merged, space), x.dtype)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:

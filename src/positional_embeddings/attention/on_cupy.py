@@ -12,7 +12,7 @@ from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, 
 from positional_embeddings.attention.plan import pack_ranges, row_lengths
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.masks.mask import AnyMask, Mask
-from positional_embeddings.masks.points import Window
+from positional_embeddings.masks.points import Counted, Window
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # These numbers are estimates: no GPU has chosen them yet.
@@ -135,10 +135,10 @@ def _products(
     block = Block(products, bias=bias, sinks=scores.sinks, key=key, softcap=scores.softcap)
     if scores.mask is None or intersect(seen.seen_by_all, keys) == keys:
         return block
-    window = _window(scores.mask)
-    if window is None or len(queries + keys) > 2:
+    window, at = _window(scores.mask), scores.at
+    if window is None or len(queries + keys) > 2 or not isinstance(at, Counted):
         return block._replace(mask=scores.mask_between(*pairs))
-    (left, right), ahead = window, queries[0][0] + scores.offset - keys[0][0]
+    (left, right), ahead = window, queries[0][0] + at.offset - keys[0][0]
     return block._replace(low=max(ahead - left, -FAR), high=min(ahead + right + 1, FAR))
 
 

@@ -8,11 +8,10 @@ from positional_embeddings.arguments.spans import first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
 from positional_embeddings.attention.cache import POSITIONS, KVStep
-from positional_embeddings.attention.layout import Layout, check_axis_counts
+from positional_embeddings.attention.layout import Layout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
@@ -69,11 +68,14 @@ class Rules(NamedTuple):
         arrays: dict[str, Array] = {}
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
+            if value is None:
+                continue
             if isinstance(value, Mask | Bias):
-                arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
+                for key, array in value._arrays().items():
+                    arrays[f"{name}.{key}"] = array
             elif isinstance(value, KVStep):
                 arrays[POSITIONS] = value.positions
-            elif not (value is None or (callable(value) and name in ("mask", "bias"))):
+            elif not (callable(value) and name in ("mask", "bias")):
                 arrays[name] = value
         return arrays
 
@@ -85,9 +87,12 @@ class Rules(NamedTuple):
             checks.real_floating(space.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
-        check = checks.optional(checks.positive_number)
-        scale, softcap = check("scale", self.scale), check("softcap", self.softcap)
-        return self._replace(scale=scale, softcap=softcap)
+        rules = self
+        if self.scale is not None:
+            rules = rules._replace(scale=checks.positive_number("scale", self.scale))
+        if self.softcap is not None:
+            rules = rules._replace(softcap=checks.positive_number("softcap", self.softcap))
+        return rules
 
     def checked_positions(
         self, arrays: dict[str, Array], axes: tuple[int, int], space: Space
@@ -96,7 +101,6 @@ class Rules(NamedTuple):
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
-        check_axis_counts(arrays)
         if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
             raise wrong_type("key_positions", "be an array", shown(key_positions), hint)
@@ -113,12 +117,11 @@ class Rules(NamedTuple):
         A `batch` of sequences have positions of their own.
         """
         mask, bias, sinks = self.mask, self.bias, self.sinks
-        sizes = {
-            "mask": mask._batch() if isinstance(mask, Mask) else batch,
-            "bias": bias._heads() if isinstance(bias, Bias) else 1,
-            "sinks": 1 if sinks is None else sinks.shape[0],
-        }
-        return tuple((name, n) for name, n in sizes.items() if n not in (1, None))
+        sequences = mask._batch() if batch == 1 and isinstance(mask, Mask) else batch
+        heads = bias._heads() if isinstance(bias, Bias) else 1
+        of_sinks = 1 if sinks is None else sinks.shape[0]
+        sizes = ("mask", sequences), ("bias", heads), ("sinks", of_sinks)
+        return tuple([(name, n) for name, n in sizes if n not in (1, None)])
 
     def _check_lists(self) -> None:
         """Check that no rule of positions goes with lists of keys that are other things."""
@@ -189,7 +192,7 @@ def call_score_function(
     kind: str, function: ScoreFunction, q_idx: Array, k_idx: Array
 ) -> tuple[str, Array]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", as_caller(function, q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

@@ -7,12 +7,21 @@ from positional_embeddings.arguments.checks import is_known
 from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.layout import Layout, LayoutKey, layout_of
+from positional_embeddings.attention.at_positions import Positions
+from positional_embeddings.attention.layout import (
+    Form,
+    Layout,
+    LayoutKey,
+    check_axis_counts,
+    layout_of,
+    numpy_layout_of,
+)
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Counted
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
 
 # Above this, tanh would only round small scores.
@@ -29,8 +38,7 @@ class Scores(NamedTuple):
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    offset: int  # position of the first query, for a `Mask` or a `Bias`
-    empty: Array  # which keys are empty slots, (..., 1, key), where the mask is no `Mask`
+    at: Counted | Positions  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
     seen: Span  # keys that hold all that a query sees
@@ -47,7 +55,7 @@ class Scores(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Return whether scores are products alone, of all keys that are seen, without `lse`."""
-        is_bare = self.bias is self.softcap is self.sinks is self.empty is None
+        is_bare = self.bias is self.softcap is self.sinks is None
         return is_bare and not (self.is_masked or self.with_lse)
 
     @property
@@ -58,29 +66,17 @@ class Scores(NamedTuple):
 
     def reach(self, queries: Ranges) -> Reach:
         """Return which keys some queries see."""
-        k_len, part = self.layout.keys.size, self.keys
-        start, stop = part or (0, k_len)
+        start, stop = self.keys or (0, self.layout.keys.size)
         if not self.has_reach:
             return Reach(((0, stop - start),), ())
-        reach: Reach = self.mask._reach(shift(queries, self.offset), k_len)
-        if part is None:
+        reach = self.at.reach(self.mask, queries)
+        if self.keys is None:
             return reach
-        return Reach(*(shift(intersect(ranges, (part,)), -start) for ranges in reach))
+        return Reach(*(shift(intersect(ranges, (self.keys,)), -start) for ranges in reach))
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
-        return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
-
-    def with_seen_keys(self) -> "Scores":
-        """Return the same scores, with what the mask says of the keys that no query sees."""
-        if not self.has_reach:
-            return self
-        keys = self.layout.keys
-        some, every = self.reach(((0, self.layout.queries.size),))
-        seen, is_masked = keys if some == keys.ranges else span_of(*some), some != every
-        if seen is self.seen and is_masked is self.is_masked:
-            return self
-        return self._replace(seen=seen, is_masked=is_masked)
+        return self.at.global_queries(self.mask) if self.has_reach else ()
 
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
@@ -93,12 +89,19 @@ class Scores(NamedTuple):
         """Return the same scores, with arrays for the mask and the bias of all that is seen."""
         pairs = self.layout.queries, self.seen
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        return self._replace(mask=mask, bias=self.bias_between(*pairs), empty=None)
+        at = Counted(0, self.layout.keys.size)
+        return self._replace(mask=mask, bias=self.bias_between(*pairs), at=at)
 
     def mask_between(self, queries: Span, keys: Span) -> Array:
         """Return the mask, (..., query, key), or None."""
-        mask = None if self.mask is None else self._between("mask", self.mask, queries, keys)
-        return mask if self.empty is None else mask | keys.take(self.empty, -1, self.space)
+        if self.mask is None:
+            return None
+        mask = self._between("mask", self.mask, queries, keys)
+        if not self.at.may_be_empty:
+            return mask
+        all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
+        _, k = self.at.points(queries, all_keys, self.space)
+        return mask | self.aligned("mask", k.values < 0)
 
     def bias_between(self, queries: Span, keys: Span) -> Array:
         """Return the bias, (..., query, key), or None."""
@@ -107,13 +110,10 @@ class Scores(NamedTuple):
     def _between(self, name: str, rule: Mask | Bias | Array, queries: Span, keys: Span) -> Array:
         space, layout = self.space, self.layout
         if isinstance(rule, Mask | Bias):
-            keys = keys if self.keys is None else keys.shifted(self.keys[0])
+            all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
             if isinstance(rule, Mask):
-                array = rule._between(queries, keys, layout.keys.size, space, self.offset)
-            else:
-                queries = queries.shifted(self.offset) if self.offset else queries
-                array = rule._between(queries, keys, space)
-            return self.aligned(name, array)
+                return self.aligned(name, rule._between(queries, all_keys, self.at, space))
+            return self.aligned(name, self.at.bias_between(rule, queries, all_keys, space))
         if callable(rule):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
@@ -205,49 +205,35 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
     space = space_of(**arrays, **rules.arrays())
     axes = options.axes(arrays["q"], rules.positions)
+    check_axis_counts(arrays)
     rules, options = rules.checked(space), options.checked(arrays)
     positions = rules.checked_positions(arrays, axes, space)
-    empty, batch, sequences = None, 1, None
+    at: Counted | Positions | None = None
     if positions is not None:
-        rules, empty = positions.apply(rules, space)
-        batch, sequences = positions.batch, positions.sequences
+        rules, at = positions.apply(rules, space)
     key = LayoutKey(
-        arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
+        arrays=tuple([(n, Form(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
         axes=axes,
-        counts=rules.counts(batch),
-        sequences=sequences,
+        counts=rules.counts(1 if at is None else at.batch),
+        sequences=None if positions is None else positions.sequences,
         is_grouped=options.enable_gqa,
-        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` and a `Bias` are
+        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
     )
-    layout = layout_of(key, space)
-    if positions is None:
-        rules = rules._replace(offset=rules.first_query(layout, space))
-    return _built(rules, layout, empty, options, space)
-
-
-def _built(rules: Rules, layout: Layout, empty: Array, options: Options, space: Space) -> Scores:
-    """Return the scores of rules that are checked, with arrays in the layout of the scores."""
-    mask, bias = rules.mask, rules.bias
+    layout = (numpy_layout_of if space.xp is np else layout_of)(key, space.xp)
     lengths = layout.queries.size, layout.keys.size
+    if at is None:
+        at = Counted(rules.first_query(layout, space), lengths[1])
+    mask, bias = rules.mask, rules.bias
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, *lengths, space)
     if not (bias is None or callable(bias)):
         bias = layout.align("bias", bias, *lengths, space)
-    if empty is not None:
-        empty = layout.align_mask_or_bias("mask", empty, space)
-    scores = Scores(
-        space=space,
-        layout=layout,
-        mask=mask,
-        bias=bias,
-        scale=layout.default_scale if rules.scale is None else rules.scale,
-        softcap=rules.softcap,
-        sinks=None,
-        offset=rules.offset or 0,
-        empty=empty,
-        with_lse=options.return_lse,
-        block_size=options.block_size,
-        seen=layout.keys,
-        is_masked=mask is not None,
-    )
-    return scores.with_sinks(rules.sinks)
+    scale = layout.default_scale if rules.scale is None else rules.scale
+    seen, is_masked = layout.keys, mask is not None
+    if isinstance(mask, Mask) and not space.is_compiling:
+        some, every = at.reach(mask, ((0, lengths[0]),))
+        seen, is_masked = seen if some == seen.ranges else span_of(*some), some != every
+    of_result = options.return_lse, options.block_size
+    of_keys = seen, is_masked
+    scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)
+    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)

@@ -93,7 +93,7 @@ def subtract_positions(query: Array | None, key: Array, space: Space) -> Array:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
-    with space.without_chunk_warnings():
+    with space.without_chunk_warnings(), space.undisturbed(key):
         return key[None, ...] - query[:, None, ...]
 
 

@@ -6,7 +6,6 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases.bias import Bias
 
@@ -64,7 +63,7 @@ class FunctionBias(Bias):
     def _formula(self, query: Array, key: Array, space: Space) -> Array:
         name, positions = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
         with space.without_chunk_warnings():
-            bias = as_caller(self.function, *positions)
+            bias = self.function(*positions)
         xp = space_of(q_pos=query, **{name: bias}).xp
         checks.real_floating(xp, **{name: bias})
         pairs = xp.broadcast_arrays(*positions)[0].shape

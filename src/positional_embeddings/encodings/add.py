@@ -109,12 +109,15 @@ def add_positional_encoding_vjp(
     feature, seq = _axes(feature_axis, seq_axis, grad, encoding, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    wide = space.astype(grad, space.dtype)
-    total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
-    if encoding.ndim == 2:
-        total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
-        total = total if feature < seq else xp.permute_dims(total, (1, 0))
-    return grad, space.astype(total, encoding.dtype)
+    with space.undisturbed(grad):
+        wide = space.astype(grad, space.dtype)
+        total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
+        if encoding.ndim == 2:
+            total = total[
+                tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))
+            ]
+            total = total if feature < seq else xp.permute_dims(total, (1, 0))
+        return grad, space.astype(total, encoding.dtype)
 
 
 def _axes(
@@ -137,5 +140,6 @@ def _align_encoding(encoding: Array, x: Array, feature: int, seq: int, xp: Names
 
 def add_wide(x: ArrayT, encoding: Array, space: Space) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
-    wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
-    return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]
+    with space.undisturbed(x):
+        wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
+        return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]

@@ -6,7 +6,6 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import ArrayT, np
-from positional_embeddings.arrays.quiet import as_caller
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
@@ -55,11 +54,12 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     if rng is None or rate == 0:
         return x
-    drawn = as_caller(draw, tuple(x.shape))
+    drawn = draw(tuple(x.shape))
     if isinstance(drawn, np.ndarray):
         drawn = xp.asarray(drawn, dtype=space.dtype, device=space.device)
     space_of(x=x, rng=drawn)  # a check
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    scaled = space.astype(x, space.dtype) / (1 - rate)
-    return space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]
+    with space.undisturbed(x):
+        scaled = space.astype(x, space.dtype) / (1 - rate)
+        return space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]

@@ -215,7 +215,8 @@ class PatchEmbedding(weights.WeightedLayer):
             raise wrong_value("images", what, tuple(images.shape))
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
-        kernel, bias, wide = (space.astype(array, dtype) for array in arrays)
+        with space.undisturbed(images):
+            kernel, bias, wide = (space.astype(array, dtype) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
@@ -223,7 +224,7 @@ class PatchEmbedding(weights.WeightedLayer):
         flat = xp.reshape(patches, (elements, rows * columns, batch))
         with space.undisturbed(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
-        embedded: ArrayT = space.astype(projected + bias[:, None, None], images.dtype)
+            embedded: ArrayT = space.astype(projected + bias[:, None, None], images.dtype)
         return embedded
 
     @property

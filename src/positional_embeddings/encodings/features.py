@@ -67,7 +67,8 @@ def by_chunks(
     a first axis in place of the features.
     """
     if not space.is_chunked:
-        return encode(*coordinates, space=space)
+        with space.undisturbed(coordinates[0]):
+            return encode(*coordinates, space=space)
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:

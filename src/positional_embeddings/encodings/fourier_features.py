@@ -286,7 +286,9 @@ class FourierFeatures(checks.CheckedLayer):
             what = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
             raise wrong_value("offsets", what, f"shape {origins.shape}")
         origins = np.repeat(np.broadcast_to(origins, (len(lengths), 2)), 3, axis=0)
-        return replace(cells, phases=-np.sum(cells.frequencies * origins, axis=1))
+        with namespace.quiet():
+            phases = -np.sum(cells.frequencies * origins, axis=1)
+        return replace(cells, phases=phases)
 
     def encode(self, points: AnyArray, /, *, dtype: Dtype | None = None) -> Array:
         """Return the features of points.
@@ -472,8 +474,9 @@ class FourierFeatures(checks.CheckedLayer):
             wave. With fewer than 4, a neighbouring peak may be found.
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
-            encoding is a sum of. If None, one. If the encoding holds fewer, the further points are
-            noise of small strength, and the others move a little.
+            encoding is a sum of; at most the number of features. If None, one. If the encoding
+            holds fewer, the further points are noise of small strength, and the others move a
+            little.
         return_strength : bool, default False
             Also return how strong each point is in the encoding.
 
@@ -518,7 +521,11 @@ class FourierFeatures(checks.CheckedLayer):
         space = space_of(encoding=encoding)
         self._check_encoding("encoding", encoding, space)
         most = 1 if count is None else checks.feature_count("count", count)
-        grid = self._grid(bounds, resolution)
+        if most > 2 * len(self.frequencies):
+            what = f"be at most {2 * len(self.frequencies)}, the number of features"
+            raise wrong_value("count", what, most)
+        with namespace.quiet():  # a wave along one coordinate has no cycle along others
+            grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
         arguments = "decode", decode, [encoding], most * (size + 1), space.dtype, space
         rows = features.by_chunks(*arguments, is_stacked=True)
@@ -534,7 +541,11 @@ class FourierFeatures(checks.CheckedLayer):
         if namespace.is_real_number(by) or isinstance(by, list | tuple):
             numbers = features.one_or_each("by", by, checks.finite_number)
             # Integers that floats round are exact as integers.
-            are_far = all(isinstance(x, int) for x in numbers) and max(map(abs, numbers)) > 2**53
+            farthest = max(map(abs, numbers))
+            are_far = all(isinstance(x, int) for x in numbers) and farthest > 2**53
+            bits = space.xp.iinfo(space.integer).bits - 1 if are_far else 63
+            if farthest >= 2**bits:
+                raise wrong_value("by", f"be within 2**{bits} of 0", shown(by))
             dtype = space.integer if are_far else space.widest
             numbers = numbers[0] if namespace.is_real_number(by) else numbers
             by = space.xp.asarray(numbers, dtype=dtype, device=space.device)
@@ -557,8 +568,10 @@ class FourierFeatures(checks.CheckedLayer):
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        of_b = angle_sum(self._pair(b, space), tuple(features.column(x, 0, space) for x in parts))
-        return self._turned(a, (sign * of_b[0], of_b[1]), space)
+        phasors = tuple(features.column(x, 0, space) for x in parts)
+        with space.undisturbed(b):
+            sin, cos = angle_sum(self._pair(b, space), phasors)
+            return self._turned(a, (sign * sin, cos), space)
 
     def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
@@ -567,9 +580,10 @@ class FourierFeatures(checks.CheckedLayer):
 
     def _turned(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
-        joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
-        return space.astype(joined, encoding.dtype)
+        with space.undisturbed(encoding):
+            pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
+            joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
+            return space.astype(joined, encoding.dtype)
 
     def _check_points(self, name: str, points: Array) -> None:
         """Check that points have as many coordinates on their first axis as the frequencies."""

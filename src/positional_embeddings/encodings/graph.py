@@ -106,19 +106,20 @@ def graph_laplacian_encoding(
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    weights = _symmetric(weights, adjacency.dtype, space)
-    degrees = xp.sum(weights, axis=-1)
-    diagonal = degrees
-    if laplacian == "normalized":
-        has_edges = degrees > 0
-        root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
-        weights = weights * root[..., :, None] * root[..., None, :]
-        diagonal = xp.astype(has_edges, weights.dtype)
-    identity = xp.eye(nodes, dtype=weights.dtype, device=space.device)
-    # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
-    _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
-    chosen = vectors[..., 1 : k + 1]
-    return space.astype(_with_fixed_signs(space.move_axis(chosen, -1, 0), space), dtype)
+    with space.undisturbed(weights):
+        weights = _symmetric(weights, adjacency.dtype, space)
+        degrees = xp.sum(weights, axis=-1)
+        diagonal = degrees
+        if laplacian == "normalized":
+            has_edges = degrees > 0
+            root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
+            weights = weights * root[..., :, None] * root[..., None, :]
+            diagonal = xp.astype(has_edges, weights.dtype)
+        identity = xp.eye(nodes, dtype=weights.dtype, device=space.device)
+        # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
+        _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
+        chosen = vectors[..., 1 : k + 1]
+        return space.astype(_with_fixed_signs(space.move_axis(chosen, -1, 0), space), dtype)
 
 
 def random_walk_encoding(
@@ -172,19 +173,19 @@ def random_walk_encoding(
     xp, weights = space.xp, _weights(adjacency, space)
     steps = checks.feature_count("steps", steps)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    degrees = xp.sum(weights, axis=-1, keepdims=True)
-    one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
-    # Of the main namespace: `linalg` is an extension that a library need not have.
-    is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=space.device)
-    probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
-    walk = one_step
-    with space.undisturbed(walk):
+    with space.undisturbed(weights):
+        degrees = xp.sum(weights, axis=-1, keepdims=True)
+        one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
+        # Of the main namespace: `linalg` is an extension that a library need not have.
+        is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=space.device)
+        probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
+        walk = one_step
         for step in range(2, steps + 1):
             # The diagonal of a product of two powers takes no product of matrices.
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
             probabilities.append(xp.sum(longer * xp.matrix_transpose(walk), axis=-1))
             walk = longer
-    return space.astype(xp.stack(probabilities), dtype)
+        return space.astype(xp.stack(probabilities), dtype)
 
 
 def _weights(adjacency: Array, space: Space) -> Array:

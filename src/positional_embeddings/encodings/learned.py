@@ -210,8 +210,9 @@ class LearnedPE(weights.WeightedLayer):
         space, xp, table_axes = lookup.space, lookup.space.xp, lookup.axes
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in table_axes)
-        wide = space.astype(grad, space.dtype)
-        wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
+        with space.undisturbed(grad):
+            wide = space.astype(grad, space.dtype)
+            wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in table_axes[1:])
         flat = xp.permute_dims(wide, (*table_axes, *others))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
@@ -223,9 +224,11 @@ class LearnedPE(weights.WeightedLayer):
         else:
             indices = weights.checked_indices("positions", positions, self.max_len, space)
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
-            total = weights.segment_sum(flat, indices, self.max_len, space)
+            with space.undisturbed(grad):
+                total = weights.segment_sum(flat, indices, self.max_len, space)
         total = weights.zero_padding_idx(total, self.padding_idx, space)
-        return grad, space.astype(total, self.embeddings.dtype)
+        with space.undisturbed(grad):
+            return grad, space.astype(total, self.embeddings.dtype)
 
     def resize(
         self,
@@ -291,43 +294,47 @@ class LearnedPE(weights.WeightedLayer):
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         space = space_of(embeddings=self.embeddings)
         xp, on = space.xp, {"dtype": space.dtype, "device": space.device}
-        wide = space.astype(self.embeddings, space.dtype)
-        if isinstance(max_len, tuple | list):
-            height, width = _grid("max_len", max_len)
-            prefix = checks.non_negative_integer("prefix", prefix)
-            antialias = checks.boolean("antialias", antialias)
-            rest = self.max_len - prefix
-            rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
-            if rest < 1 or rest != rows * columns:
-                what = "be the height and width of all positions after `prefix`"
-                came = f"{'no square' if grid is None else (rows, columns)} for {shown(rest)}"
-                raise wrong_value("grid", what, came)
-            down, across = (
-                xp.asarray(_cubic_weights(old, new, antialias), **on)
-                for old, new in ((rows, height), (columns, width))
-            )
-            images = xp.reshape(wide[:, prefix:], (self.embedding_size, rows, columns))
-            images = down @ (images @ across.T)
-            new = xp.reshape(images, (self.embedding_size, height * width))
-            wide = xp.concat([wide[:, :prefix], new], axis=1)
-        else:
-            where = "unless `max_len` is a grid"
-            checks.left_out(where, grid=grid, prefix=prefix or None, antialias=antialias or None)
-            max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
-            # New position j is at j * (old - 1) / (new - 1) among the old ones.
-            steps = max(max_len - 1, 1)
-            left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
-            right = np.minimum(left + 1, self.max_len - 1)
-            fraction = xp.asarray(rest / steps, **on)
-            ends = (
-                xp.asarray(end, dtype=space.integer, device=space.device) for end in (left, right)
-            )
-            before, after = (xp.take(wide, end, axis=1) for end in ends)
-            # Zero times infinity would be NaN.
-            after = xp.where(fraction > 0, after, 0)
-            wide = before * (1 - fraction) + after * fraction
-        table = space.astype(wide, self.embeddings.dtype)
-        return replace(self, max_len=wide.shape[1], embeddings=table)
+        with space.undisturbed(self.embeddings):
+            wide = space.astype(self.embeddings, space.dtype)
+            if isinstance(max_len, tuple | list):
+                height, width = _grid("max_len", max_len)
+                prefix = checks.non_negative_integer("prefix", prefix)
+                antialias = checks.boolean("antialias", antialias)
+                rest = self.max_len - prefix
+                rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
+                if rest < 1 or rest != rows * columns:
+                    what = "be the height and width of all positions after `prefix`"
+                    came = f"{'no square' if grid is None else (rows, columns)} for {shown(rest)}"
+                    raise wrong_value("grid", what, came)
+                down, across = (
+                    xp.asarray(_cubic_weights(old, new, antialias), **on)
+                    for old, new in ((rows, height), (columns, width))
+                )
+                images = xp.reshape(wide[:, prefix:], (self.embedding_size, rows, columns))
+                images = down @ (images @ across.T)
+                new = xp.reshape(images, (self.embedding_size, height * width))
+                wide = xp.concat([wide[:, :prefix], new], axis=1)
+            else:
+                where = "unless `max_len` is a grid"
+                checks.left_out(
+                    where, grid=grid, prefix=prefix or None, antialias=antialias or None
+                )
+                max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
+                # New position j is at j * (old - 1) / (new - 1) among the old ones.
+                steps = max(max_len - 1, 1)
+                left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
+                right = np.minimum(left + 1, self.max_len - 1)
+                fraction = xp.asarray(rest / steps, **on)
+                ends = (
+                    xp.asarray(end, dtype=space.integer, device=space.device)
+                    for end in (left, right)
+                )
+                before, after = (xp.take(wide, end, axis=1) for end in ends)
+                # Zero times infinity would be NaN.
+                after = xp.where(fraction > 0, after, 0)
+                wide = before * (1 - fraction) + after * fraction
+            table = space.astype(wide, self.embeddings.dtype)
+            return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(
         self, name: str, x: Array, positions: Array | None, offset: int
@@ -351,7 +358,7 @@ class LearnedPE(weights.WeightedLayer):
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
-            target = target.placed(tuple(positions.shape), "positions", space)
+            target = target.placed(tuple(positions.shape), "positions")
             return _Lookup(space, slice(None), [feature, *target.positions])
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)

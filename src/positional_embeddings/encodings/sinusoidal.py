@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
@@ -366,7 +365,6 @@ class AbsolutePE(checks.CheckedLayer):
         return encoding  # type: ignore[no-any-return]
 
     @property
-    @public
     def embeddings(self) -> HostArray:
         """Table, float64 NumPy array (embedding_size, max_len), read-only."""
         return self._tables.on_host()[0]

@@ -180,6 +180,10 @@ class ChunkedMask(Mask):
         some = clip(first * self.size, (last + 1) * self.size, k_len)
         return Reach(some, some if first == last else ())
 
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        # The last query of a chunk sees most of it.
+        return (far, far // self.size * self.size) if self.size <= far else (far,)
+
 
 @dataclass(frozen=True, repr=False)
 class DilatedMask(Mask):
@@ -371,6 +375,17 @@ class NeighbourhoodMask(Mask):
             came = f"{self.shape}, {counted(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
 
+    def _check_places(self, at: Any, space: Space) -> None:
+        if at.extent is not None:
+            queries, k_len = at.extent
+            self._check(queries, k_len, space)
+
+    def _check_ring(self, window: int) -> None:
+        if (size := prod(self.shape)) > window:  # its windows have no end
+            what = f"have grids of at most {window} tokens, as many as the ring keeps"
+            hint = f" Make the cache with window={size}, or without a ring."
+            raise wrong_value("mask", what, self, hint)
+
     def _hides(self, q: Points, k: Points) -> Array:
         # Positions are smaller, so that larger sizes make no difference.
         xp, most = q.space.xp, q.largest
@@ -410,3 +425,13 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
         if (near.stop - near.start) * len(seen) <= _MOST_RANGES_OF_NEIGHBOURS:
             return ranges.unite((i * width + a, i * width + b) for i in near for a, b in seen)
     return ranges.unite([(near.start * width, near.stop * width)])
+
+
+# Hides nothing.
+NOTHING = SlidingWindowMask(None, None)
+
+
+def outside_ring(window: int, sinks: int) -> Mask:
+    """Return the mask that hides all but the newest keys and the first ones."""
+    newest = SlidingWindowMask(window - 1, None)
+    return newest & GlobalMask(range(sinks)) if sinks else newest

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
@@ -153,6 +153,10 @@ class PaddingMask(_ByLength):
         if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
+
+    def _check_places(self, at: Any, space: Space) -> None:  # noqa: ARG002
+        hint = " Give padding a key position below 0."
+        raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         least, most = self._bounds or (0, k_len)
@@ -310,6 +314,11 @@ class SegmentMask(Mask):
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
             what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
+
+    def _check_places(self, at: Any, space: Space) -> None:
+        if at.extent is not None:
+            queries, k_len = at.extent
+            self._check(queries, k_len, space)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]

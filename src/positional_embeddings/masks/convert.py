@@ -20,6 +20,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Counted
 
 # What a block of queries sees of a block of keys.
 _HIDDEN, _PART, _WHOLE = range(3)
@@ -308,7 +309,9 @@ def _states(
         return states
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
-        hidden = mask._between(span_of(queries).shifted(-offset), keys, k_len, space, offset)
+        hidden = mask._between(
+            span_of(queries).shifted(-offset), keys, Counted(offset, k_len), space
+        )
         of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
             of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)

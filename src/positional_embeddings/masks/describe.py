@@ -9,6 +9,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Counted
 from positional_embeddings.masks.ranges import Ranges
 
 # Queries or keys that are drawn at least: two at each end.
@@ -99,7 +100,7 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, space=space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(span_of(*rows), span_of(*columns), k_len, space, start)
+        hidden = mask._between(span_of(*rows), span_of(*columns), Counted(start, k_len), space)
         picture, sequences = _of_sequence(hidden, batch, 1)
     else:
         space = space_of(mask=mask)

@@ -241,6 +241,13 @@ class ListMask(Mask):
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")
 
+    def _check_places(self, at: Any, space: Space) -> None:
+        if not at.are_indices:
+            what = "have no ListMask with a step whose slots may be no positions"
+            raise wrong_value("mask", what, self)
+        q_len, k_len = at.lengths
+        self._check((0, q_len), k_len, space)
+
     def _batch(self) -> int | None:
         size = (*self.indices.shape, 1, 1)[2]
         return size if checks.is_known(size) else None

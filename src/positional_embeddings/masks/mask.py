@@ -16,9 +16,8 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.points import Points, hides_outside
+from positional_embeddings.masks.points import Counted, Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -144,7 +143,7 @@ class Mask(WeightedLayer):
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         shape = (queries[1] - queries[0], k_len)
         of_queries, of_keys = (span_of((0, size)) for size in shape)
-        hidden = self._between(of_queries, of_keys, k_len, space, queries[0])
+        hidden = self._between(of_queries, of_keys, Counted(queries[0], k_len), space)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
@@ -233,6 +232,21 @@ class Mask(WeightedLayer):
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
 
+    # What an attention has to know of a mask at positions, and in the ring of a cache.
+
+    def _check_places(self, at: Any, space: Space) -> None:
+        """Check that the mask has a rule for queries and keys at positions of an attention.
+
+        It knows their `lengths`, whether they `are_indices`, and their `extent` if it can be known.
+        """
+
+    def _check_ring(self, window: int) -> None:
+        """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
+
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        """Return positions after the queries that see most keys, near one that is far."""
+        return (far,)
+
     def _batch(self) -> int | None:
         """Return the number of sequences that the mask tells apart, None if it is not known."""
         return 1
@@ -241,7 +255,7 @@ class Mask(WeightedLayer):
 
     def _arrays(self) -> dict[str, Array]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        arrays = [(name, getattr(self, name)) for name in self._array_names]
+        arrays = super()._arrays().items() if self._array_names else ()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _space(
@@ -259,32 +273,17 @@ class Mask(WeightedLayer):
         self._check(queries, k_len, space)
         return queries, k_len
 
-    def _between(
-        self, queries: Span, keys: Span, k_len: int, space: Space, offset: int = 0
-    ) -> Array:
+    def _between(self, queries: Span, keys: Span, at: Any, space: Space) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
 
-        The first query of all is at position `offset`.
+        They are `at` positions that are counted, or given.
         """
-        batch, at = self._batch() or 1, queries.shifted(offset) if offset else queries
-        q = at.positions(space, batch)[:, None, None]
-        k = keys.positions(space, batch)[None, :, None]
         with space.without_chunk_warnings():
-            of_queries = Points(q, space, k_len, at.ranges, queries)
-            return self._hides(of_queries, Points(k, space, k_len, keys.ranges))
-
-    # Lists of keys: what an attention evaluates at the listed pairs alone.
+            return self._hides(*at.points(queries, keys, space, self._batch() or 1))
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
         return None, self
-
-    def _at_pairs(
-        self, queries: Array, keys: Array, k_len: int, space: Space, offset: int
-    ) -> Array:
-        """Return the mask between queries (query, 1, 1) and keys of each, (query, key, batch)."""
-        q = Points(queries + offset, space, k_len, at=queries)
-        return self._hides(q, Points(keys, space, k_len))
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,6 +302,17 @@ class _Combined(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
         for mask in self.masks:
             mask._check(queries, k_len, space)
+
+    def _check_places(self, at: Any, space: Space) -> None:
+        for mask in self.masks:
+            mask._check_places(at, space)
+
+    def _check_ring(self, window: int) -> None:
+        for mask in self.masks:
+            mask._check_ring(window)
+
+    def _far_queries(self, far: int) -> tuple[int, ...]:
+        return sum((mask._far_queries(far) for mask in self.masks), ())
 
     def _arrays(self) -> dict[str, Array]:
         return {
@@ -417,7 +427,7 @@ class FunctionMask(Mask):
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
-        hidden = as_caller(self.function, *positions)
+        hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))

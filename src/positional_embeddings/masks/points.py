@@ -1,13 +1,13 @@
 """Positions at which masks are evaluated, and the rule of a window."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments.spans import Span, farthest_position
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.ranges import Ranges, hull
+from positional_embeddings.masks.ranges import Ranges, Reach, hull, shift
 
 # How many keys before and after its own position a query sees, from -1 to all of them.
 Window: TypeAlias = tuple[int, int]
@@ -70,6 +70,44 @@ class Points(NamedTuple):
         sequences = xp.arange(batch, dtype=index.dtype, device=self.space.device)
         taken = self.space.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
         return xp.where(inside, taken, outside)
+
+
+class Counted(NamedTuple):
+    """Where queries and keys are that are counted by their indices."""
+
+    offset: int  # position of the first query
+    k_len: int  # number of all keys
+    batch: int = 1  # number of sequences that have positions of their own
+    may_be_empty: bool = False  # whether a key position may be below 0
+
+    def points(
+        self, queries: Span, keys: Span, space: Space, batch: int = 1
+    ) -> tuple[Points, Points]:
+        """Return queries (query, 1, 1) and keys (1, key, 1), for pairs of so many sequences."""
+        at = queries.shifted(self.offset) if self.offset else queries
+        q = at.positions(space, batch)[:, None, None]
+        k = keys.positions(space, batch)[None, :, None]
+        of_queries = Points(q, space, self.k_len, at.ranges, queries)
+        return of_queries, Points(k, space, self.k_len, keys.ranges)
+
+    def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
+        """Return queries (query, 1, 1), and keys of each (query, key, 1), at their indices."""
+        of_queries = Points(queries + self.offset, space, self.k_len, at=queries)
+        return of_queries, Points(keys, space, self.k_len)
+
+    def reach(self, mask: Any, queries: Ranges) -> Reach:
+        """Return which keys a mask lets some queries see."""
+        at = shift(queries, self.offset) if self.offset else queries
+        return mask._reach(at, self.k_len)  # type: ignore[no-any-return]
+
+    def global_queries(self, mask: Any) -> Ranges:
+        """Return queries that a mask lets see many more keys than their neighbours."""
+        return shift(mask._global_queries(), -self.offset)
+
+    def bias_between(self, bias: Any, queries: Span, keys: Span, space: Space) -> Array:
+        """Return a bias between queries and keys, (query, key, heads)."""
+        at = queries.shifted(self.offset) if self.offset else queries
+        return bias._between(at, keys, space)
 
 
 # Pairs of a query and a key: fewer take longer to make small than to compare (a causal mask of 64

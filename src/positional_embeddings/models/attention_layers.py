@@ -1,13 +1,11 @@
 """The attention of each layer of a model, as a value, and from a configuration."""
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.checks import FeatureCount, OptionalPositiveNumber
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
@@ -18,20 +16,20 @@ from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.models.facts import Attention, Seen
-from positional_embeddings.models.hf_config import (
-    LAYOUTS,
-    Config,
-    Layer,
-    Model,
-    layout_names,
-    nested,
-    unknown_key,
-    without_none,
-)
+from positional_embeddings.models.configuration import Config, Configuration
+from positional_embeddings.models.facts import Seen
+from positional_embeddings.models.hf_config import Model
+from positional_embeddings.models.layers import Layer
+from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
+_UNKNOWN = (
+    "its type is not among those that were compared; pass `config | {'model_type': ...}` with the "
+    "type of a model of the same code, or make layers by hand"
+)
+# The way on, where the reason of a refusal does not say it.
+_BY_HAND = " Make an `AttentionLayer` for each of its layers by hand, as its code attends."
 # So many tokens that a window holds few of them.
 _FAR = 2**40
 
@@ -101,16 +99,16 @@ class AttentionLayer(checks.CheckedLayer):
     (3, 8, 10, 64)
     """
 
-    num_heads: FeatureCount
-    head_size: FeatureCount
+    num_heads: checks.FeatureCount
+    head_size: checks.FeatureCount
     _: KW_ONLY
     num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
     value_size: Annotated[int | None, checks.optional(checks.feature_count)] = None
     rope: Annotated[RoPE | None, partial(_optional_value, RoPE)] = None
     mask: Annotated[Mask | None, partial(_optional_value, Mask)] = None
     bias: Annotated[Bias | None, partial(_optional_value, Bias)] = None
-    scale: OptionalPositiveNumber = None
-    softcap: OptionalPositiveNumber = None
+    scale: checks.OptionalPositiveNumber = None
+    softcap: checks.OptionalPositiveNumber = None
     window: Annotated[int | None, checks.optional(checks.positive_integer)] = None
     has_sinks: Annotated[bool, checks.boolean] = False
     feature_axis: int | None = None
@@ -228,12 +226,14 @@ class AttentionLayer(checks.CheckedLayer):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
 
-    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
+    def _prepared(
+        self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
+    ) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
-        is_grouped = self.num_kv_heads != self.num_heads
-        return prepared(q, k, v, rules, Options(self.feature_axis, self.seq_axis, is_grouped))
+        options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
+        return prepared(q, k, v, rules, options, is_kept=is_kept)
 
 
 def attention_layers(
@@ -246,16 +246,20 @@ def attention_layers(
 ) -> list[AttentionLayer | None]:
     """Return the attention of each layer of a model from its Hugging Face ``config.json``.
 
-    A layer computes what the code of transformers computes from the same queries, keys and values,
-    before they are rotated; a program compared both for each model type. Unknown types are refused,
-    and so are unknown keys that could change the result.
+    What a layer computes is what the code of transformers computes from the same queries, keys
+    and values, as they are before it rotates: a program compared it for each model type. A type
+    for which it is not known is refused, as are keys that its code names, of values with which it
+    was not compared, and `architectures` that are not of the type.
 
     Parameters
     ----------
     config : dict or path
         The configuration, its file, or the folder of it, as `RoPE.from_hf_config` takes it, with
-        the number of layers. What it leaves out is as in transformers. Of a model for text and
-        images the text is read; a mask for the tokens of images is the caller's.
+        the number of layers. What it leaves out is as in transformers, and what the code of its
+        type does not name is not read. Of a model for text and images its text is read: where
+        tokens of images see each other, as in Gemma 3, the caller replaces `mask` by
+        ``CausalMask() & SegmentMask(image)``, and with a window by that ``|
+        SlidingWindowMask(window - 1, None)``.
     seq_len : int, optional
         Number of positions in the tables, as for `RoPE.from_hf_config`.
     layout : {"half", "interleaved"}, optional
@@ -295,20 +299,31 @@ def attention_layers(
     if layout is not None:
         checks.choice("layout", layout, LAYOUTS)
     axes = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-    return _Reader(Model(config, must_rotate=False), seq_len, layout, axes).layers()
+    return _Reader(Configuration(config), seq_len, layout, axes).layers()
 
 
 class _Reader:
     """What a configuration says of the attention of its model."""
 
     def __init__(
-        self, model: Model, seq_len: int | None, layout: str | None, axes: dict[str, Any]
+        self, config: Configuration, seq_len: int | None, layout: str | None, axes: dict[str, Any]
     ) -> None:
-        self.model, self.facts = model, model.attention
+        self.config, self.values, self.facts = config, config.values, config.attention
+        self._check_is_known()
+        self.model = Model(config, must_rotate=False)
         self.seq_len, self.layout, self.axes = seq_len, layout, axes
-        published = {**model.published, **nested(model.published)}
-        self.values = without_none({**self.facts.defaults, **published})
-        self._check_keys(published)
+
+    def _check_is_known(self) -> None:
+        """Refuse a model whose attention is not known."""
+        facts, reason = self.config.facts, self.facts.refused
+        if not facts.is_known:
+            reason = _UNKNOWN + self.config.classes
+        elif facts.attention is None:
+            reason = facts.refused or "it was not compared"
+        if reason:
+            way_on = "" if "by hand" in reason or ": " in reason else _BY_HAND
+            message = f"no `AttentionLayer` attends as {self.config.name} does: {reason}.{way_on}"
+            raise ValueError(message)
 
     def layers(self) -> list[AttentionLayer | None]:
         layers = self.model.layers(self.model.count(), self._types)
@@ -320,30 +335,26 @@ class _Reader:
         """Return the types of layers where the configuration lists none, if there is a rule."""
         facts = self.facts
         if facts.first is not None:
-            first = checks.non_negative_integer(facts.first, self._needed(facts.first))
-            first = first if self._is_on(facts.switch) else count
+            first = checks.non_negative_integer(facts.first, self.config.needed(facts.first))
+            first = first if self.config.is_on(facts.switch) else count
             return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
         if facts.types:
             return self.model.types_by(facts.types, count)
-        return (
-            [*facts.layers] * count if len(facts.layers) == 1 and "" not in facts.layers else None
-        )
-
-    def _is_on(self, switch: str | None) -> bool:
-        return switch is None or checks.boolean(switch, self._needed(switch))
+        is_one = len(facts.layers) == 1 and "" not in facts.layers
+        return [*facts.layers] * count if is_one else None
 
     def _kind(self, layer: Layer) -> str:
         """Return what the facts call the type of a layer."""
-        known = self.facts.layers
+        known, name = self.facts.layers, self.config.name
         for kind in (str(layer.type), ""):
             if kind in known and layer.type in (None, "full_attention", kind):
                 return kind
         if layer.type is None:
-            self.model.needed("layer_types")
-        what = f"hold types of layers that {self.model.name} has, {sorted(known)}"
+            self.config.needed("layer_types")
+        what = f"hold types of layers that {name} has, {sorted(known)}"
         hint = " Pass `config | {'model_type': ...}` with the type of a model that has it."
         if [*known] == [""]:
-            what = f"be left out for {self.model.name}, whose code has one attention for all layers"
+            what = f"be left out for {name}, whose code has one attention for all layers"
         raise wrong_value("layer_types", what, repr(layer.type), hint)
 
     def _layer(self, layer: Layer) -> AttentionLayer | None:
@@ -353,11 +364,11 @@ class _Reader:
         rule, rope = Seen(**seen), None
         if layer.rotates:
             rope = RoPE(**(self.model.arguments(layer, self.seq_len, self.layout) | self.axes))
-        heads = layer.num_heads or self.model.needed("num_attention_heads")
+        heads = layer.num_heads or self.config.needed("num_attention_heads")
         heads = checks.feature_count("num_attention_heads", heads)
         size = self.model.head_size(layer)
         if facts.head is not None:
-            size += checks.feature_count(facts.head, self._needed(facts.head))
+            size += checks.feature_count(facts.head, self.config.needed(facts.head))
         kv_heads = layer.num_kv_heads or self._kv_heads(rule) or heads
         checks.quotient("num_attention_heads", heads, "num_key_value_heads", kv_heads)
         window, mask = self._mask(rule)
@@ -365,7 +376,7 @@ class _Reader:
             heads,
             size,
             num_kv_heads=kv_heads,
-            value_size=self._value_size(heads),
+            value_size=layer.value_size or self._value_size(heads),
             rope=rope,
             mask=mask,
             bias=self._bias(heads, size),
@@ -378,34 +389,25 @@ class _Reader:
 
     def _kv_heads(self, rule: Seen) -> int | None:
         """Return the number of heads of keys, None if there are as many as of queries."""
-        own, count = (self._chosen(key) for key in (rule.kv_heads, self.facts.kv_heads))
-        if own is not None or count is None:
-            return own  # type: ignore[no-any-return]
+        key = self.config.chosen(self.facts.kv_heads)
+        count = key if isinstance(key, int) else self._number(key)
+        if count is None:
+            return None
         return rule.kv_times * checks.feature_count("num_key_value_heads", count)
-
-    def _chosen(self, key: Any) -> Any:
-        """Return the number of a key, or of the first pair whose switch is true."""
-        if isinstance(key, Sequence) and not isinstance(key, str):
-            key = next((number for switch, number in key if self._is_on(switch)), None)
-        return key if isinstance(key, int) else self._number(key)
 
     def _value_size(self, heads: int) -> int | None:
         key = self.facts.value
         if key is None or key in self.values:
             return self._number(key)  # type: ignore[no-any-return]
-        hidden = checks.feature_count("hidden_size", self.model.needed("hidden_size"))
+        hidden = checks.feature_count("hidden_size", self.config.needed("hidden_size"))
         return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
 
     def _bias(self, heads: int, size: int) -> Bias | None:
         rule = self.facts.alibi
-        if rule is None or not self._is_on(rule.get("switch")):
+        if rule is None or not self.config.is_on(rule.get("switch")):
             return None
         bias = ALiBiBias(heads)
         return bias * size**-0.5 if rule.get("is_scaled") else bias
-
-    def _needed(self, key: str) -> Any:
-        """Return a value that the configuration has, or its class by default; an error without."""
-        return self.values[key] if key in self.values else self.model.needed(key)
 
     def _number(self, key: str | None) -> Any:
         """Return the value of a key, None without; the layer checks it."""
@@ -415,7 +417,7 @@ class _Reader:
         """Return the keys that a cache has to keep, and the mask."""
         causal = CausalMask() if self.facts.is_causal else None
         key = rule.chunk or rule.window
-        number = self._number(key) if self._is_on(self.facts.switch) else None
+        number = self._number(key) if self.config.is_on(self.facts.switch) else None
         if key is None or number is None:
             return None, causal
         number = checks.positive_integer(key, number)
@@ -442,49 +444,3 @@ class _Reader:
         if scale is None and times == 1:
             return None
         return float(times * (size**-0.5 if scale is None else scale))
-
-    def _check_keys(self, published: Mapping[str, Any]) -> None:
-        """Refuse keys that could mean positions or attention, and are not known of the model."""
-        facts, model = self.facts, self.model
-        read = {*facts.unread, *model.known_keys(), *keys_of(facts), *_OF_OTHERS}
-        settled = {**_HARMLESS, **facts.settled}
-        for key, value in {**facts.defaults, **published}.items():
-            if key in read or not (key in settled or MEANS_ATTENTION.search(key)):
-                continue
-            usual = ("absolute",) if model.facts.unrotated else layout_names(model.facts.layout)
-            if key == "position_embedding_type" and value in usual:
-                continue
-            if KV_HEADS.search(key) and value == model.config.get("num_attention_heads"):
-                continue
-            if key not in settled:
-                raise unknown_key(key, value, model.name, "attention")
-            if value != settled[key]:
-                what = f"be {settled[key]!r}, with which {model.name} was compared"
-                advice = facts.advice.get(key, "With another value make layers by hand.")
-                raise wrong_value(key, what, shown(value), f" {advice}")
-
-
-def keys_of(facts: Attention) -> set[str]:
-    """Return the keys that facts read, with other words of their rules."""
-    rules = facts._replace(refused=None, defaults={}, settled={}, advice={}, unread=())
-    return set(re.findall("'([^']*)'", repr(rules)))
-
-
-# What a key is called that could mean positions or attention.
-MEANS_ATTENTION = re.compile(
-    "^(?!.*(moe|router|mamba|linear_.*head)).*(rotary|rope|alibi|position|relative_|rel_pos|window"
-    "|sink|scale|scalar|soft_?cap|logits?_cap|interleave|ntk|logn|causal|bidirectional|is_decoder"
-    "|prefix_lm|k_eq_v|kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query|head_dim"
-    "|kv_channels|attention_head_size|temperature_tuning|use_nope|index_topk|compress_ratio"
-    "|sparse_(att|config)|local_att|chunked_att|attn_layer_|attn_every|full_attn_(idx|layers)"
-    "|att(ention|n)_(chunk|interval|temp|types?)|(att(ention|n)|key|qk|query)_multiplier"
-    "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling"
-    "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)"
-)
-# What a key is called that has the number of heads of keys: if it is that of queries, no code has
-# to read it.
-KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
-# Values in old configurations of all types that change nothing where no code reads them.
-_HARMLESS = {"is_decoder": False, "scale_attn_weights": True, "sliding_window": None}
-# Keys that say nothing of attention: how long a text is that a runtime serves, and one of BLOOM's.
-_OF_OTHERS = ("context_window_size", "offset_alibi")

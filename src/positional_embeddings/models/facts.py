@@ -8,11 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-# Keys that count where the code of a model reads them, and for a model that is not known.
-OWN_KEYS = (
-    *("qk_rope_head_dim", "head_dim", "kv_channels", "layer_rope_theta", "no_rope_layers"),
-    "no_rope_layer_interval",
-)
+from positional_embeddings.models import keys
 
 
 class Seen(NamedTuple):
@@ -29,10 +25,9 @@ class Seen(NamedTuple):
         Whether it is the number on each side.
     chunk : str, optional
         The key of the number of positions in a chunk: a query sees the keys of its own chunk.
-    kv_heads : str or sequence, optional
-        The number of heads of keys, as `Attention` has it, if the layers have their own.
     kv_times : int, default 1
-        How many times that of other layers it is, if the configuration does not have it.
+        How many times as many heads of keys as other layers it has, if the configuration says
+        nothing of it.
     has_sinks : bool, default False
         Whether each head has a weight that joins the softmax.
     """
@@ -41,7 +36,6 @@ class Seen(NamedTuple):
     before: str | None = None
     is_of_each_side: bool = False
     chunk: str | None = None
-    kv_heads: str | Sequence[Any] | None = None
     kv_times: int = 1
     has_sinks: bool = False
 
@@ -85,12 +79,8 @@ class Attention(NamedTuple):
         The key that has to be true for any window.
     first : str, optional
         The key of the first layer that has a window, if the configuration lists no types.
-    settled : mapping
-        Keys that could mean attention, with the value for which it was compared.
     advice : mapping
-        What to do where such a key has another value.
-    unread : sequence of str
-        Keys that could mean attention, and are not read in the code of its layers.
+        What to do where one of the keys that are `named` has another value.
     """
 
     refused: str | None = None
@@ -108,9 +98,7 @@ class Attention(NamedTuple):
     value: str | None = None
     switch: str | None = None
     first: str | None = None
-    settled: Mapping[str, Any] = {}
     advice: Mapping[str, str] = {}
-    unread: Sequence[str] = ()
 
 
 class Facts(NamedTuple):
@@ -135,16 +123,25 @@ class Facts(NamedTuple):
     own_bases : bool, default False
         Whether ``layer_rope_theta`` sets the base of each layer.
     reads : sequence of str
-        Which of `head_dim`, `kv_channels`, `qk_rope_head_dim`, `layer_rope_theta`,
-        `no_rope_layers` and `no_rope_layer_interval` its code reads.
+        Which of the keys that only some types have its code reads: `head_dim`, `kv_channels`,
+        `qk_rope_head_dim`, `layer_rope_theta`, `no_rope_layers`, `no_rope_layer_interval`,
+        `rotary_emb_base`, `rope_embedding_base`, `rotary_pct`, `rope_pct`, `rotary_dim`, `alibi`,
+        `num_attention_heads_per_layer`.
+    named : mapping
+        The other keys that its code names and that could mean positions or attention, with the
+        value with which it was compared: None where it may be left out, null or false, a list of
+        values, or the key that has the value.
+    own : mapping
+        For each type of layers that has sizes of its own, the keys of them in place of the usual
+        ones, or pairs of a switch and such a key.
+    classes : sequence of str
+        How the names of its classes begin, if not like the type.
     ignored : sequence of str
         Rotary parameters that are no part of the rotation.
-    more_keys : sequence of str
-        Further rotary keys that are read, or have nothing to do with its rotation.
     more_parameters : mapping
         Further parameters of types of rotary embeddings.
     rotary_switch : sequence
-        The key that switches rotation on or off, and its usual value.
+        The key that switches rotation on or off, if there is one, and its usual value.
     types : mapping, optional
         The rule for layers where the configuration lists no types: one in `every` is a `type`,
         layer `at` the first, and the rest are `others`, but for the `last` layer; `key` and
@@ -189,10 +186,12 @@ class Facts(NamedTuple):
     base_keys: Sequence[str] | None = None
     own_bases: bool = False
     reads: Sequence[str] = ("head_dim",)
+    named: Mapping[str, Any] = {}
+    own: Mapping[str, Mapping[str, Any]] = {}
+    classes: Sequence[str] = ()
     ignored: Sequence[str] = ()
-    more_keys: Sequence[str] = ()
     more_parameters: Mapping[str, Sequence[str]] = {}
-    rotary_switch: tuple[str, bool] = ("use_rotary_pos_emb", True)
+    rotary_switch: tuple[str, bool] = ("", True)
     types: Mapping[str, Any] | None = None
     rotates: Sequence[str] | None = None
     windowless: Sequence[str] | None = None
@@ -212,28 +211,6 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
-class LayerTypes(NamedTuple):
-    """What is known of types of layers.
-
-    Parameters
-    ----------
-    known : sequence of str
-        The types of layers in transformers.
-    new_names : mapping
-        Their names for older ones.
-    lists : mapping
-        The keys of lists of types, with what their entries mean if they are no types.
-    full_lists : mapping
-        The keys of lists of the layers with full attention: the type of the others, and the number
-        of the first layer.
-    """
-
-    known: Sequence[str]
-    new_names: Mapping[str, str]
-    lists: Mapping[str, Mapping[str, str]]
-    full_lists: Mapping[str, tuple[str, int]]
-
-
 @cache
 def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
@@ -248,12 +225,20 @@ def models() -> dict[str, dict[str, Any]]:
     return _file()["models"]  # type: ignore[no-any-return]
 
 
-def layer_types() -> LayerTypes:
-    """Return what is known of types of layers."""
-    return LayerTypes(**_file()["layer_types"])
+def layer_types() -> dict[str, Any]:
+    """Return what is known of types of layers.
+
+    That is the types in transformers (`known`), their names for older ones (`new_names`), the keys
+    of lists of types, with what their entries mean if they are no types (`lists`), and the keys of
+    lists of the layers with full attention, with the type of the others and the number of the first
+    layer (`full_lists`).
+    """
+    return _file()["layer_types"]  # type: ignore[no-any-return]
 
 
 def facts_of(model_type: str | None) -> Facts:
     """Return what is known of a `model_type`."""
     known = models().get(str(model_type))
-    return Facts(is_known=False, reads=OWN_KEYS) if known is None else Facts(**known)
+    switch = ("use_rotary_pos_emb", True)
+    unknown = Facts(is_known=False, reads=keys.OF_SOME, own_bases=True, rotary_switch=switch)
+    return unknown if known is None else Facts(**known)

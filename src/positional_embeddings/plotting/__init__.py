@@ -4,7 +4,6 @@ Optional: no other module imports this one, and Matplotlib, the extra "plot", is
 the first plot.
 """
 
-from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
 from positional_embeddings.plotting.waves import plot_kernel
@@ -17,4 +16,3 @@ __all__ = [
     "plot_similarity",
     "plot_wavelengths",
 ]
-make_public(globals(), __all__)

@@ -7,6 +7,7 @@ scalar product of two rotated vectors depends on the distance of their positions
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from os import PathLike
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,6 @@ from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -31,7 +31,6 @@ from positional_embeddings.arrays.namespace import (
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.rotate import (
-    Fit,
     Rotation,
     check_installed,
     prepared,
@@ -255,19 +254,16 @@ class RoPE(checks.CheckedLayer):
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
         fit = self._fit(x, positions, offset, out)
-        return fit.rotate(x, inverse=inverse, divisor=divisor, out=out)
+        return fit(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Fit:
+    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
-        rotation = self._tables.known.get(key) or self._prepared(key, x, positions, out=out)
-        return self._fit_at(rotation, positions, offset)
-
-    def _fit_at(self, rotation: Rotation, positions: Array, offset: int) -> Fit:
-        """Return what rotates arrays of a form that was checked."""
+        rotation = self._tables.rotations.get(key) or self._prepared(key, x, positions, out=out)
         space, target = rotation.space, rotation.target
         doubled = rotation.way is rotate_doubled
-        return Fit(rotation, *self._tables.at(target, positions, offset, space, doubled=doubled))
+        cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
+        return partial(rotate, cos=cos, sin=sin, rotation=rotation)
 
     def _prepared(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
@@ -278,10 +274,11 @@ class RoPE(checks.CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             return self._tables.placed(target, positions, space, name, for_heads=True)
 
-        rotation = prepared(locate, self, x, out, **namespace.drop_none(**{name: positions}))
+        others = {} if positions is None else {name: positions}
+        rotation = prepared(locate, self, x, out, **others)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
-            keep(self._tables.known, key, rotation)
+            keep(self._tables.rotations, key, rotation)
         return rotation
 
     def tables(
@@ -530,13 +527,11 @@ class RoPE(checks.CheckedLayer):
         return self._tables.factor
 
     @property
-    @public
     def cos(self) -> HostArray:
         """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
-    @public
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]

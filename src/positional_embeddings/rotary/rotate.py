@@ -8,11 +8,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import blocks, dtypes, namespace
+from positional_embeddings.arrays import blocks, dtypes
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.kept import call_key, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
@@ -109,14 +108,9 @@ def apply_rope(
         feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    key = call_key(x, out, cos, sin)
-    key = key and (*key, layout, rotary_dim, feature_axis)
-    rotation = _known.get(key)
-    if rotation is None:
-        options = Options(layout, rotary_dim, feature_axis)
-        locate = partial(_table_fit, x, cos, sin, options)
-        rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
-        keep(_known, key, rotation)
+    options = Options(layout, rotary_dim, feature_axis)
+    locate = partial(_table_fit, x, cos, sin, options)
+    rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
     cos, sin = _fitted_tables(cos, sin, rotation, out)
     return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
@@ -137,10 +131,6 @@ class TableFit(NamedTuple):
     cos_index: Any  # gives the table all axes of `x`
     sin_index: Any
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
-
-
-# Rotations of earlier calls of `apply_rope`: finding one takes longer than rotating a few vectors.
-_known: dict[Any, "Rotation"] = {}
 
 
 def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
@@ -199,7 +189,9 @@ def _align_table(
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
     pairs = target[axis]
     meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
-    checks.broadcasts(name, aligned, target, meaning, shape)
+    are_last = axis == 0 and bool(shape) and shape[-1] * 2 == target[-1]
+    hint = " Pass feature_axis=-1 if features are last." * are_last
+    checks.broadcasts(name, aligned, target, meaning, shape, hint)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
     return index, aligned
@@ -246,7 +238,7 @@ def prepared(
     `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
     tables or positions.
     """
-    space = space_of(x=x, **others, **namespace.drop_none(out=out))
+    space = space_of(x=x, **others) if out is None else space_of(x=x, **others, out=out)
     target = locate(space)
     if out is not None:
         checks.output(out, x, space)
@@ -337,40 +329,24 @@ def rotate(
     for `rotate_doubled` alone.
     """
     space, axis, layout, way, _ = rotation
-    if space.has_current_device and space.is_elsewhere(x):
-        with space.undisturbed(x):
-            options: Any = {"inverse": inverse, "divisor": divisor, "out": out}
-            return rotate(x, cos, sin, rotation, **options)
-    if divisor != 1:
-        with space.undisturbed(x):
+    with space.undisturbed(x):
+        if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-    if way is None:
-        rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
-    else:
-        is_new = out is None or space.shares_memory(out, x)
-        result = space.xp.empty_like(x) if is_new else out
-        way(x, cos, sin, result, rotation, -1 if inverse else 1)
-        rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
-        if rotated < x.shape[axis] and result is not x:
-            others = (*(slice(None),) * axis, slice(rotated, None), ...)
-            result[others] = x[others]
-    if out is None or out is result:
-        return result  # type: ignore[no-any-return]
-    out[...] = result
-    return out  # type: ignore[no-any-return]
-
-
-class Fit(NamedTuple):
-    """What rotates arrays of one form: how, and by cosine and sine with their axes."""
-
-    rotation: Rotation
-    cos: Array
-    sin: Array
-
-    def rotate(self, x: ArrayT, **options: Any) -> ArrayT:
-        """Rotate an array of the form that was checked."""
-        return rotate(x, self.cos, self.sin, self.rotation, **options)
+        if way is None:
+            rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
+            result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
+        else:
+            is_new = out is None or space.shares_memory(out, x)
+            result = space.xp.empty_like(x) if is_new else out
+            way(x, cos, sin, result, rotation, -1 if inverse else 1)
+            rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
+            if rotated < x.shape[axis] and result is not x:
+                others = (*(slice(None),) * axis, slice(rotated, None), ...)
+                result[others] = x[others]
+        if out is None or out is result:
+            return result  # type: ignore[no-any-return]
+        out[...] = result
+        return out  # type: ignore[no-any-return]
 
 
 def rotate_doubled(
@@ -407,11 +383,10 @@ def _rotate_complex(
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
-    with space.undisturbed(x):
-        if space.takes_out:
-            space.xp.multiply(part, phasors, out=to)
-        else:
-            to[...] = part * phasors
+    if space.takes_out:
+        space.xp.multiply(part, phasors, out=to)
+    else:
+        to[...] = part * phasors
     if rest is not None:
         to_rest[...] = rest
 
@@ -431,11 +406,10 @@ def _rotate_blocks(
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
         first, second = (space.astype(part, c.dtype) for part in (first, second))
-        with space.undisturbed(x):
-            rotated_first = first * c
-            rotated_first -= second * s
-            rotated_second = second * c
-            rotated_second += first * s
+        rotated_first = first * c
+        rotated_first -= second * s
+        rotated_second = second * c
+        rotated_second += first * s
         to_first[...] = rotated_first
         to_second[...] = rotated_second
 
@@ -499,9 +473,9 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
     with space.undisturbed(x):
         as_x = {"dtype": space.dtype, "device": space.device}
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
-        options = Options(layout, 2 * cos.shape[axis], axis)
-        way = way_for(x, axis, options, space, cos, sin)
-        return rotate(x, cos, sin, Rotation(space, axis, layout, way))
+    options = Options(layout, 2 * cos.shape[axis], axis)
+    way = way_for(x, axis, options, space, cos, sin)
+    return rotate(x, cos, sin, Rotation(space, axis, layout, way))
 
 
 def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:

@@ -15,8 +15,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.quiet import as_caller
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 
 Scaled = tuple[HostArray, float]
 
@@ -137,7 +136,7 @@ def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> H
     dim = 2 * _unscaled(dim, base, seq_len).size
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
-    with np.errstate(over="ignore", under="ignore"):
+    with quiet():
         enlarged = float(base * np.float64(factor) ** (dim / (dim - 2)))
     if not 0 < enlarged < math.inf:
         raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
@@ -385,14 +384,14 @@ def scaled_frequencies(
     if SCALINGS.get(name) is type(scaling):
         options = tuple(getattr(scaling, field.name) for field in fields(scaling))
         return _scaled_frequencies(name, options, dim, base, seq_len)
-    return checked_scaling(as_caller(scaling, dim, base, seq_len), dim)
+    return checked_scaling(scaling(dim, base, seq_len), dim)
 
 
 @host_constant
 def _scaled_frequencies(
     name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:
-    with np.errstate(over="ignore", invalid="ignore"):  # an error below
+    with quiet():  # an error below
         scaled = SCALINGS[name](*options)(dim, base, seq_len)
     return checked_scaling(scaled, dim)
 

@@ -9,7 +9,6 @@ except ImportError as error:
     message = 'The estimators need scikit-learn: pip install "positional-embeddings[sklearn]".'
     raise ImportError(message) from error
 
-from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.sklearn.encoder import PositionalEncoder
 from positional_embeddings.sklearn.gap_filler import GapFiller
 from positional_embeddings.sklearn.kernels import (
@@ -33,4 +32,3 @@ __all__ = [
     "SphereKernel",
     "SumKernel",
 ]
-make_public(globals(), __all__)

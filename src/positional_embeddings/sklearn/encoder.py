@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.dates import Times, time_zone_of, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
@@ -60,8 +60,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Harmonics of each period with "cyclic" and "auto", or one number for each period; without
         `periods` the most of the day, the week and the year.
     trend : bool, default False
-        Whether "auto" adds each column of times, or of numbers that are no place, itself, -1 at the
-        least and 1 at the largest value that `fit` saw.
+        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the least and
+        1 at the largest value that `fit` saw.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column that `fit` saw. Spans of times are as for `periods`, without the calendar.
@@ -253,7 +253,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if zone is not None:
                 what = "be None for columns of numbers"
                 raise wrong_value("time_zone", what, shown(self.time_zone))
-            x = validate_data(self, table, reset=reset, **self._numbers(table))
+            with quiet():
+                x = validate_data(self, table, reset=reset, **self._numbers(table))
             return [x[:, j] for j in range(x.shape[1])]
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
@@ -267,7 +268,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 frames.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
-                column = check_array(values, input_name=place, **options)
+                with quiet():
+                    column = check_array(values, input_name=place, **options)
             columns.append(column)
         return columns
 

@@ -8,9 +8,14 @@ from math import nan
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    shown,
+    type_name,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
-from positional_embeddings.arrays.quiet import warn_caller
 from positional_embeddings.times import dates
 
 # Turns of angles, what is their angle in radians, and how it is found again; and the fewest values

@@ -10,9 +10,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.quiet import as_caller, warn_caller
+from positional_embeddings.arrays.errors import (
+    counted,
+    shown,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
+from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
@@ -196,7 +201,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         table = frames.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
-            filled[gap, j] = as_caller(estimator.predict, places)
+            filled[gap, j] = estimator.predict(places)
             if isinstance(estimator, KnownGaps):
                 self._warn(self._name(j), estimator, places)
         return _like(X, table, filled, gaps)
@@ -229,7 +234,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", what, shown(self.estimator))
-            std[gap, j] = as_caller(estimator.predict, places, return_std=True)[1]
+            std[gap, j] = estimator.predict(places, return_std=True)[1]
         return _like(X, table, std, range(std.shape[1]))
 
     def _gaps(
@@ -269,7 +274,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         known = samples[:, :-1], samples[:, -1]
         if self._periods is None:
             own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
-            return as_caller(own.fit, *known)
+            return own.fit(*known)
         wanted = rows.places[np.isnan(rows.values[:, j]), :]
         return KnownGaps(*known, wanted, self._periods)
 
@@ -319,7 +324,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             texts = [j for j in self._texts if j < X.shape[1]]
             table = frames.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
         options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
-        values = validate_data(self, self._with_days("X", table), reset=reset, **options)
+        with quiet():
+            values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
         columns = [frames.Column(is_time=False, zone=None)]
         found = self._find_positions(X, values.shape[1])

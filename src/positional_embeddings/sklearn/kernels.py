@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, is_real_number, np
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
@@ -39,7 +39,10 @@ _PART_OF_PERIOD = 0.05
 
 
 class Kernel(BaseEstimator):  # type: ignore[misc]
-    """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions."""
+    """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions.
+
+    They weigh samples, and are no kernels of scikit-learn's ``GaussianProcessRegressor``.
+    """
 
     def __mul__(self, other: Any) -> Any:
         return ProductKernel(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -305,7 +308,7 @@ class SphereKernel(Factor):
     >>> places = [[47.4, 8.5], [46.9, 7.4], [-33.9, 151.2]]
     >>> kernel = SphereKernel(3.0, nu=2.5)
     >>> AttentionRegressor(kernel).fit(places, [1.0, 2.0, 9.0]).predict([[47.2, 8.0]]).round(2)
-    array([1.5])
+    array([1.49])
     """
 
     length_scale: Any = LOO
@@ -353,7 +356,7 @@ class _Pair(Kernel):
     def _parts(self) -> list[Kernel]:
         for name, part in (("k1", self.k1), ("k2", self.k2)):
             if not isinstance(part, Kernel):
-                raise wrong_type(name, "be a kernel", shown(part))
+                raise wrong_kernel(name, "be a kernel", part)
         return [self.k1, self.k2]
 
 
@@ -393,6 +396,18 @@ class SumKernel(_Pair):
 
     def _terms(self) -> list[list[Any]]:
         return [term for part in self._parts() for term in part._terms()]
+
+
+def wrong_kernel(name: str, requirement: str, got: Any) -> Exception:
+    """Return the error about what is no kernel; scikit-learn has others, of Gaussian processes."""
+    if type(got).__module__.startswith("sklearn.gaussian_process"):
+        hint = (
+            " Kernels of Gaussian processes are others: take GaussianKernel for RBF, MaternKernel "
+            "for Matern, PeriodicKernel for ExpSineSquared."
+        )
+        return wrong_type(name, requirement, type_name(got), hint)
+    wrong = wrong_value if isinstance(got, str) else wrong_type
+    return wrong(name, requirement, shown(got))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:

@@ -17,16 +17,22 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    counted,
+    shown,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.quiet import warn_caller
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
 from positional_embeddings.times.dates import is_missing
 
-# The most samples that are left out, and around which balls are hidden; the number of balls.
+# The most samples that are left out, the most around which balls are hidden, and the number of
+# balls around each.
 _MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
 
 # The fewest samples that a search for many widths leaves out, and the width, in extents of a
@@ -47,10 +53,10 @@ _FARTHEST, _NO_WEIGHT = 2.0, 6.0
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
-# The most squared errors that tell of local noise. Its narrowest kernel, in octaves of that of the
-# function, and the fewest octaves below the extent of the samples. How many standard errors its
-# likelihood has to be greater than that of constant noise. How many measurements the mean of all
-# variances counts as, in one.
+# Local noise: the most squared errors that tell of it; its narrowest kernel, in octaves of the
+# kernel of the function; the least number of octaves from there to the extent of the samples; the
+# standard errors by which it has to be likelier than constant noise; and the measurements that the
+# mean of all variances counts as in a local variance.
 _MOST_OF_NOISE = 1000
 _FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
 
@@ -60,17 +66,26 @@ _LEAST = 1e-3  # weight of an error in a fit by the lean
 # relative to the largest.
 _LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
 
-# Noise that lasts: distinct places in a line, that many at least; how much the squared error grows
-# without the next ones on either side, at least and at most in itself, and at least in standard
-# errors; and how many times as much again without the next two, at most. That of a smooth function
-# grows more, and faster.
-_FEWEST_IN_LINE, _LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 20, 0.2, 3.0, 3.0, 2.0
+# Noise lasts where the squared error grows when the next places on either side are left out: by
+# more than _LEAST_GROWTH of itself and _SURE standard errors, by less than _MOST_GROWTH of itself,
+# and when the next two are left out, by less than _CONVEX times as much again. The error of a
+# smooth function grows more, and faster. Fewer places than _FEWEST_IN_LINE do not tell.
+_LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 0.2, 3.0, 3.0, 2.0
+_FEWEST_IN_LINE = 20
+_FAR_OUTSIDE = (
+    "{} are farther outside of the samples, in a column, than a tenth of their range and a length "
+    "scale: nothing is promised there, and bands may be far too narrow."
+)
 _NOISE_LASTS = (
     "Neighbouring errors are alike: without the next samples on either side, predictions are "
     "much worse, and not much worse again without the next two, as where noise lasts. Then "
     "widths are too small, and bands too narrow for the function. Pass `leave_out`, a span that is "
     "longer than the noise lasts, or `groups` to `fit`; or filter this warning if it is no noise."
 )
+
+# The part of the range of samples, outside of it, of which their gaps tell: a tenth of the record
+# is hidden ten times without an overlap.
+_BEYOND = 0.1
 
 # Samples that are few where they have nearly all of the weight.
 _FEW = 10
@@ -104,17 +119,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         GaussianKernel(8.0)`` is a trend and a season that changes slowly.
     length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
-        column; spans such as "30D" for columns of times. "loo" takes the width of the least
-        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. It is
-        infinite for constant columns, which change nothing. A kernel that is given has its own.
+        column; spans such as "30D" for columns of times. "loo" chooses the width of each column by
+        the least leave-one-out error; ``["loo", 2.0]`` chooses one of two. It is infinite for
+        constant columns, which change nothing. A given kernel has widths of its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
         False takes their mean, as products, periods and places always do. Slopes shrink where few
         samples are near, and where a query leaves them; how much is chosen with the widths. Planes
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
-        Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
+        A sample is left out together with all samples within this distance, in the columns of
+        times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
         "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
         function.
     cutoff : float, optional
@@ -124,7 +139,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     block_size : int, optional
         The most queries whose weights are computed at a time; 256 if None.
     max_iter : int, default 10
-        The most times that each function of a sum is smoothed, from what the others leave over.
+        Largest number of times that each function of a sum is smoothed, after the others are
+        subtracted.
     tol : float, default 1e-3
         A sum is done when no function changes by more than this fraction of the standard deviation
         of the measurements.
@@ -132,7 +148,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel, its length scales being numbers.
+        The kernel, with numbers as length scales.
     loo_error_ : array, shape (targets,) or ()
         Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
         random, always the same ones. NaN if there is one place.
@@ -149,10 +165,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Warns
     -----
     UserWarning
-        If widths are chosen, without `leave_out` and groups, where noise lasts: where the error
-        grows without the next samples on either side, and no faster without the next two. If fewer
-        than ten samples, less than a quarter of all, have nearly all of the `sample_weight`. If a
-        target looks like angles, such as a direction of wind: take its sine and cosine.
+        If widths are chosen without `leave_out` and groups, and noise lasts: leaving out the next
+        samples on either side raises the error, and leaving out the next two raises it no faster.
+        If fewer than ten samples, less than a quarter of all, have nearly all of the
+        `sample_weight`. If a target looks like angles, such as a direction of wind: take its sine
+        and cosine.
 
     See Also
     --------
@@ -185,13 +202,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     distance from the samples, as found by hiding balls and half-spaces of samples, of each function
     of a sum; at most the spread of `y` around the prediction.
 
-    Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
-    that agree. No measurement counts less for being far from the others: such weights would cost up
-    to 3 % where noise grows, and a third of the rain in a record of daily rain.
+    Measurements at one place count as their mean, with one kernel weight; a sample of weight 2
+    counts as two that agree. All measurements count alike, however far from the others: other
+    weights would cost up to 3 % where noise grows, and a third of the rain in a record of daily
+    rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
-    gaps that are wider. Give such gaps a kernel of their width. Where nights, or weekends, were
-    never measured, bands are as if these were like the rest: `GapFiller` warns of them.
+    wide gaps. Give such gaps a kernel of their width. Where nights or weekends were never measured,
+    bands take them to be like the rest: `GapFiller` warns of them.
 
     References
     ----------
@@ -253,12 +271,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Itself.
         """
         fitted = copy(self)  # a fit that fails leaves this one as it was
-        fitted._fit(X, y, sample_weight, groups)
-        self.__dict__ = dict(vars(fitted))
-        for target in self._smoother.samples.y:  # in the order of their places
-            frames.warn_of_angles("A target", target)
-        if self.leave_out is None and groups is None and self._smoother.noise_lasts(self._times):
-            warn_caller(_NOISE_LASTS)
+        with quiet():
+            fitted._fit(X, y, sample_weight, groups)
+            self.__dict__ = dict(vars(fitted))
+            for target in self._smoother.samples.y:  # in the order of their places
+                frames.warn_of_angles("A target", target)
+            is_alone = self.leave_out is None and groups is None
+            if is_alone and self._smoother.noise_lasts(self._times):
+                warn_caller(_NOISE_LASTS)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
@@ -316,20 +336,30 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The mean, in the dtype of `X` and `y` together.
         array, shape (queries,) or (queries, targets)
             The standard deviation, if asked for.
+
+        Warns
+        -----
+        UserWarning
+            If a standard deviation is asked for, and a query is farther outside of the samples, in
+            a column, than a tenth of their range and a length scale: nothing is promised there.
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
-        X, times = frames.with_days(X)
-        X = validate_data(self, X, reset=False)
-        frames.check_times("X", times, self._times)
-        check_same_namespace(X, self, attribute="_empty", method="predict")
-        x = _columns_of("X", X)
-        found = self._smoother.predict(x, squares=bool(return_std))
-        mean = self._restore(found.mean, X.dtype)
-        if not return_std:
-            return mean
-        std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
-        return mean, self._restore(std, X.dtype)
+        with quiet():
+            X, times = frames.with_days(X)
+            X = validate_data(self, X, reset=False)
+            frames.check_times("X", times, self._times)
+            check_same_namespace(X, self, attribute="_empty", method="predict")
+            x = _columns_of("X", X)
+            found = self._smoother.predict(x, squares=bool(return_std))
+            mean = self._restore(found.mean, X.dtype)
+            if not return_std:
+                return mean
+            if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
+                many = f"{beyond} of {counted(x.shape[1], 'query')}"
+                warn_caller(_FAR_OUTSIDE.format(many))
+            std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
+            return mean, self._restore(std, X.dtype)
 
     def predict_left_out(self) -> Any:
         """Return the prediction for each sample by the samples that are not left out with it.
@@ -343,9 +373,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, (place, deviation) = self._smoother.left_out(slice(None)), self._of_samples
-        moved = (found.at_query * self._smoother.of_twins)[place] * deviation
-        return self._restore(found.mean[:, place] - moved)
+        place, deviation = self._of_samples
+        with quiet():
+            found = self._smoother.left_out(slice(None))
+            moved = (found.at_query * self._smoother.of_twins)[place] * deviation
+            return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
@@ -360,8 +392,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """Return a copy of the kernel that may be changed."""
         if not isinstance(self.kernel, Kernel):
             if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):
-                wrong = wrong_value if isinstance(self.kernel, str) else wrong_type
-                raise wrong("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
+                raise kernels.wrong_kernel("kernel", 'be "gaussian" or a kernel', self.kernel)
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
         elif isinstance(self.length_scale, str) and self.length_scale == LOO:
             kernel = clone(self.kernel)
@@ -710,6 +741,16 @@ class _Sum:
         weights = trust * (_LEAST + 1 - lean), trust * (_LEAST + lean)
         fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
         return _Misfit(*(fit.predict for fit in fitted))
+
+    def is_beyond(self, x: HostArray) -> Array:
+        """Tell which queries are farther outside of the samples than gaps of these can tell of."""
+        found = np.zeros(x.shape[1], dtype=bool)
+        for term in self._terms:
+            samples, queries = term.points(self.samples.x), term.points(x)
+            low, high = samples.min(axis=0), samples.max(axis=0)
+            reach = np.maximum(_BEYOND * (high - low), 1.0)
+            found |= ((queries < low - reach) | (queries > high + reach)).any(axis=1)
+        return found
 
     def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
         """Return the standard deviations of the function, or of new measurements, at x."""

@@ -6,8 +6,7 @@ from math import e, isfinite, log2
 import numpy as np
 
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.namespace import Array, Dtype
-from positional_embeddings.arrays.quiet import is_compiling
+from positional_embeddings.arrays.namespace import Array, Dtype, is_compiling
 from positional_embeddings.arrays.space import Space
 
 # Products that a float sums one by one, before what it rounds off is seen.
@@ -85,14 +84,15 @@ class NumPy(Space):
             *others, count, q_len, size = query.shape
             query = query.reshape(*others, *rows, count // rows[0] * q_len, size)
         matmul = np.matmul if key.itemsize == key.strides[-1] == value.strides[-1] else self.matmul
-        weights = matmul(query * scale, key.mT)
-        checked = self.sum_of_all(weights)
-        weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
-        np.exp(weights, out=weights)
-        output = matmul(weights, value)
-        output /= np.add.reduce(weights, axis=-1, keepdims=True)
-        if not isfinite(checked + self.sum_of_all(output)):
-            return None
+        with self.undisturbed(query):
+            weights = matmul(query * scale, key.mT)
+            checked = self.sum_of_all(weights)
+            weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
+            np.exp(weights, out=weights)
+            output = matmul(weights, value)
+            output /= np.add.reduce(weights, axis=-1, keepdims=True)
+            if not isfinite(checked + self.sum_of_all(output)):
+                return None
         if is_grouped:
             output = output.reshape(*output.shape[:-3], count, q_len, value.shape[-1])
         return output
@@ -104,6 +104,10 @@ class NumPy(Space):
         taken = np.take(np.transpose(table, order), indices, axis=place)
         ends = [*order[:place], *[axis] * indices.ndim, *order[place + 1 :]]
         return np.transpose(taken, np.argsort(ends, stable=True))
+
+    def with_rows(self, x: Array) -> Array:
+        is_apart = x.shape[-1] > 1 and x.strides[-1] != x.itemsize
+        return np.ascontiguousarray(x) if is_apart else x
 
     # NumPy's own functions take longer for few numbers than methods of the array.
 

@@ -1,1 +1,0 @@
-"""The command line: `positional-embeddings`, or ``python -m positional_embeddings``."""

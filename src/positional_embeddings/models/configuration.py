@@ -1,0 +1,202 @@
+"""Configurations of Hugging Face models, as the code of their type reads them."""
+
+import re
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.models import keys
+from positional_embeddings.models.facts import Attention, facts_of
+
+Values = Mapping[str, Any]
+Config = Values | str | PathLike[str]
+
+# How types of parts of a model end.
+_PART = re.compile("[_-](text|vision|audio|vision_encoder|encoder|decoder)(_model)?$")
+# What a flag is called that switches the rotation of a type which is not known.
+_SWITCH = re.compile("^(use_|apply_|with_|has_)?(rope|rotary)(_pos)?(_emb[a-z]*)?$")
+
+
+class Configuration:
+    """What a configuration says, and what is known of its type.
+
+    Its `values` are those that the code of the type reads, with its defaults, without None.
+    """
+
+    def __init__(self, config: Config) -> None:
+        published = read_config(config)
+        self.type = published.get("model_type")
+        self.name = "a configuration without `model_type`"
+        if self.type is not None:
+            self.name = f"the model type {self.type!r}"
+        self.facts = facts_of(self.type)
+        self.attention = Attention(**(self.facts.attention or {}))
+        classes = published.get("architectures")
+        self.classes = f"; its architectures are {shown(classes)}" if classes else ""
+        self._check_sizes(published)
+        names = self.facts.names
+        published |= {name: published[key] for name, key in names.items() if key in published}
+        self.published = published | nested(published)
+        unread = {*keys.OF_SOME} - {*self.facts.reads}
+        given = {key: x for key, x in self.published.items() if key not in unread}
+        # None takes the place of a default, but is no base and no share.
+        rotary = (*keys.BASES, *keys.SHARES, *keys.PARAMETERS)
+        defaults = {**self.attention.defaults, **self.facts.defaults}
+        plain = {key: value for key, value in defaults.items() if key not in rotary}
+        self.values = without_none(plain | given)
+
+    def _check_sizes(self, published: Values) -> None:
+        """Refuse sizes by the names of another format, in place of those of the type."""
+        names, missing = self.facts.names, {}
+        for name, of_others in keys.OTHER_SIZES.items() if self.facts.is_known else ():
+            own = dict.fromkeys([name, names.get(name, name)])
+            found = [key for key in of_others if key in published and key not in names.values()]
+            if found and not published.keys() & own:
+                missing[" or ".join(map(repr, own))] = found[0]
+        if missing:
+            message = f"the configuration has {[*missing.values()]}, which are no keys of "
+            message += f"{self.name}: it must have {', '.join(missing)}."
+            raise ValueError(message)
+
+    def check_keys(self, what: str) -> None:
+        """Refuse keys that the code names, where they are not as they were compared.
+
+        What no code of the type names is not read: it turns nothing.
+        """
+        values = {**self.attention.defaults, **self.published}
+        # Code that all types share reads the first one.
+        named = {"is_causal": True} if self.attention.is_causal else {}
+        for key, usual in {**named, **self.facts.named}.items():
+            if key in values and (what == "attention" or keys.is_rotary(key)):
+                self._check_key(key, values[key], usual, what)
+        for key, value in {} if self.facts.is_known else values.items():
+            is_read = key in (*keys.OF_ALL, *keys.OF_SOME, self.facts.rotary_switch[0])
+            # False switches nothing on, None says nothing.
+            is_off = value is (_SWITCH.match(key) is not None) or value is None
+            if keys.is_rotary(key) and not (is_read or is_off):
+                message = f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} "
+                message += (
+                    "may differ. Leave the key out if the code of the model does not read it."
+                )
+                raise ValueError(message)
+
+    def _check_key(self, key: str, value: Any, usual: Any, what: str) -> None:
+        """Refuse a value of a key with which the type was not compared."""
+        compared = usual if isinstance(usual, list) else [usual]
+        compared = [self.values.get(x, x) if isinstance(x, str) else x for x in compared]
+        off = (None, False) if value is None or value is False else ()
+        if value not in compared and not any(x in compared for x in off):
+            usual = f"be {' or '.join(map(repr, compared))}, with which {self.name} was compared"
+            advice = f"With another value its {what} may differ: make layers by hand."
+            advice = self.attention.advice.get(key, advice)
+            raise wrong_value(key, usual, shown(value), f" {advice}")
+
+    def needed(self, key: str) -> Any:
+        """Return a value, or raise."""
+        if key not in self.values:
+            message = f"the configuration must have {key!r}: pass `config | {{{key!r}: ...}}`."
+            raise ValueError(message)
+        return self.values[key]
+
+    def listed(self, key: str) -> list[Any]:
+        """Return a list with an entry for each layer, empty if the configuration has none."""
+        value = self.values.get(key)
+        kinds = (list, tuple, str) if key == "hybrid_override_pattern" else (list, tuple)
+        if value is not None and not isinstance(value, kinds):
+            raise wrong_type(key, "be a list with an entry for each layer", shown(value))
+        return list(value or ())
+
+    def is_on(self, switch: str | None) -> bool:
+        """Tell whether a flag is true, or there is none."""
+        return switch is None or checks.boolean(switch, self.needed(switch))
+
+    def chosen(self, key: Any) -> Any:
+        """Return the key of the first pair whose switch is true, or the key that it is."""
+        if isinstance(key, str | None):
+            return key
+        return next((chosen for switch, chosen in key if self.is_on(switch)), None)
+
+    def number_of_layers(self) -> int:
+        """Return how many layers there are."""
+        return checks.feature_count(keys.NUM_LAYERS, self.needed(keys.NUM_LAYERS))
+
+
+def read_config(config: Config) -> dict[str, Any]:
+    """Return a configuration, or its text model's, as a dict."""
+    if isinstance(config, str | PathLike):
+        from pathlib import Path  # noqa: PLC0415 - takes long to import
+
+        path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
+        config = from_json(path.read_bytes(), repr(str(path)))
+    if not isinstance(config, Mapping):
+        what = f"an object of type {type(config).__name__}"
+        if hasattr(config, "to_dict"):
+            what += ": pass config.to_dict()"
+        raise wrong_type("config", "be a dict or the path of a JSON object", what)
+    text = config.get("text_config")
+    if text is not None and not isinstance(text, Mapping):
+        raise wrong_type("text_config", "be a dict", f"{text!r}")
+    found = {"model_type": config.get("model_type")} | dict(text or config)
+    for each in (config, found) if text else (found,):
+        _check_classes(each)
+    model_type = found.pop("model_type")
+    if model_type is not None:
+        facts = facts_of(model_type)
+        if facts.is_known:
+            found.pop("architectures", None)
+        # Published parts of a model that are for images have the type of the whole model.
+        part = facts.vision if "patch_size" in found else facts.text
+        found["model_type"] = part or model_type
+    return found
+
+
+def _check_classes(config: Values) -> None:
+    """Refuse a configuration whose classes are not those of its type: they have other code."""
+    model_type, classes = config.get("model_type"), config.get("architectures")
+    if model_type is not None and not isinstance(model_type, str):
+        raise wrong_type("model_type", "be a string", f"{model_type!r}")
+    facts = facts_of(model_type)
+    if classes is None or not facts.is_known:
+        return
+    if not isinstance(classes, list | tuple):
+        raise wrong_type("architectures", "be a list of names of classes", shown(classes))
+    types = [name for name in (model_type, facts.text, facts.vision) if name]
+    begins = tuple(plain(x) for name in types for x in (name, *facts_of(name).classes))
+    if not all(plain(str(name)).startswith(begins) for name in classes):
+        what = f"be classes of the model type {model_type!r}, whose names begin with it"
+        hint = " Pass the configuration without `architectures` to read it as that type's."
+        raise wrong_value("architectures", what, shown(classes), hint)
+
+
+def plain(name: str) -> str:
+    """Return the letters and digits of a type or a class, without the part of the model it is."""
+    return re.sub("[^a-z0-9]", "", _PART.sub("", name).lower())
+
+
+def from_json(text: bytes, where: str) -> Any:
+    """Return what a JSON text holds; `where` it came from is for the message."""
+    import json  # noqa: PLC0415 - takes long to import
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        came = f"{where}, which is no JSON: {error}"
+        raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
+
+
+def without_none(values: Values) -> dict[str, Any]:
+    """Return what is not None: what a configuration says nothing of."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def nested(config: Values) -> dict[str, Any]:
+    """Return the keys of dicts that hold further keys of the same model, as ``dict.key``."""
+    parts = {
+        name: part
+        for name, part in config.items()
+        if isinstance(part, Mapping) and name not in keys.DICTS and not part.get("model_type")
+    }
+    return {f"{name}.{key}": x for name, part in parts.items() for key, x in part.items()}
