@@ -32,6 +32,12 @@ _CALENDAR = ("day", "week", "year")
 _LARGEST = 1e100
 
 
+_OWN_ROWS = (
+    " Rows without positions are filled from their own table alone: pass rows around them, too, or "
+    "take SimpleImputer."
+)
+
+
 class _Rows(NamedTuple):
     """A table as numbers, and where its rows are."""
 
@@ -105,12 +111,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Notes
     -----
     The samples of a period are laid out in cells (cycle, phase); with few cycles, several samples
-    share a phase. Samples without a common step lie in at most 24 phases of a period whose phases
-    they tell, as for `PositionalEncoder`. The season of a cell is the mean of its phase in the other cycles, all alike or
-    weighted by :math:`(1 + d^2)^{-2}` at a distance of d cycles: attention over cycles, in which
-    no cycle sees itself. Season, trend (straight lines over a period) and what fills gaps are
-    fitted in turn. A season is there if it makes the squared error less than :math:`1 - 1 /
-    \sqrt{n}` times as large in n cycles.
+    share a phase. Samples without a common step lie in at most 24 phases of a period that they
+    tell, as they tell it to a `PositionalEncoder`. The season of a cell is the mean of its phase in
+    the other cycles, all alike or weighted by :math:`(1 + d^2)^{-2}` at a distance of d cycles:
+    attention over cycles, in which no cycle sees itself. Season, trend (straight lines over a
+    period) and what fills gaps are fitted in turn. A season is there if it makes the squared error
+    less than :math:`1 - 1 / \sqrt{n}` times as large in n cycles.
 
     Gaps are bridged by the straight line between the samples around them, or by the line through
     the means of 8 samples on either side, of what no season, the first, the first two ... leave
@@ -254,16 +260,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return np.array(rows.values), gaps
 
     def _fitted(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
-        """Return what fills a column, fitted to samples; warn of gaps at phases never measured."""
+        """Return what fills a column, fitted to samples; warn of several ones at a position."""
         if not samples.size:
-            hint = (
-                " Rows without positions are filled from their own table alone: pass rows around "
-            )
-            hint = f"{hint}them, too, or take SimpleImputer." if self.positions_ is None else ""
-            came = f"none in {self._name(j)}"
+            hint, came = _OWN_ROWS if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", came, hint)
         places, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
-        is_auto = isinstance(self.positions, str) and self.positions == "auto"
+        is_auto = self.positions == "auto"
         if distinct.shape[0] > places.shape[0] and (is_auto or self._periods is not None):
             hint = " Fill each group on its own, as by groupby."
             if is_auto:
@@ -371,22 +373,22 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _find_positions(self, X: frames.Table, n_columns: int) -> list[int] | str | None:
         """Return where the positions of a table are: "index", columns, or None for rows."""
-        index: Any = getattr(X, "index", None)
         positions = self.positions
-        is_text = isinstance(positions, str) and positions in ("auto", "index")
-        if is_text and getattr(index, "nlevels", 1) > 1:
-            hint = " Fill each group on its own, as by groupby, or name the columns of positions."
-            raise wrong_value("X.index", "have one level", f"{index.nlevels} levels", hint)
-        if is_text and positions == "auto":
-            if getattr(getattr(index, "dtype", None), "kind", None) == "M":
+        if positions is None:
+            return None
+        if isinstance(positions, str) and positions in ("auto", "index"):
+            index: Any = getattr(X, "index", None)
+            if getattr(index, "nlevels", 1) > 1:
+                hint = " Fill each group on its own, as by groupby, or name columns of positions."
+                raise wrong_value("X.index", "have one level", f"{index.nlevels} levels", hint)
+            has_dates = getattr(getattr(index, "dtype", None), "kind", None) == "M"
+            if positions == "index" or has_dates:
                 return "index"
             found = [j for j, column in enumerate(self._times["X"]) if column.is_date]
             if len(found) > 1:
                 came = ", ".join(map(self._name, found))
                 raise wrong_value("positions", "name one of several columns of dates", came)
             return found or None
-        if is_text or positions is None:
-            return positions if positions is None else "index"
         if not isinstance(positions, list | tuple) or not positions:
             what = 'be "auto", "index", a list of columns or None'
             raise wrong_value("positions", what, shown(positions))
