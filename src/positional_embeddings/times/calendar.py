@@ -94,8 +94,8 @@ def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> H
     return ticks.with_gaps(np.minimum(phase, _BELOW_ONE))
 
 
-def elapsed(times: HostArray, origin: HostArray, unit: Duration, name: str = "times") -> HostArray:
-    """Return the time since an origin, in a unit; the difference is taken in integers.
+def days_between(times: HostArray, origin: HostArray, name: str = "times") -> HostArray:
+    """Return the days since an origin; the difference is taken in integers.
 
     Parameters
     ----------
@@ -103,44 +103,37 @@ def elapsed(times: HostArray, origin: HostArray, unit: Duration, name: str = "ti
         Times of any shape and unit; NaT gives NaN.
     origin : numpy.datetime64
         The time that becomes 0.
-    unit : str or timedelta
-        A unit of NumPy from "W" (weeks) and "D" (days) to "as", or a ``datetime.timedelta``,
-        ``numpy.timedelta64`` or ``pandas.Timedelta`` above zero.
     name : str, default "times"
         What messages call the times.
 
     Returns
     -------
     NumPy array of float64
-        Numbers of units, in the shape of `times`.
+        Numbers of days, in the shape of `times`.
 
     Raises
     ------
     TypeError
-        If `times` or `origin` are not datetime64, or `unit` is of the wrong kind.
+        If `times` or `origin` are not datetime64.
     ValueError
-        If `origin` is NaT or has axes, `unit` is unknown, not above zero or of no fixed length,
-        dates have no unit, or years are beyond what datetime64 holds in days.
+        If `origin` is NaT or has axes, dates have no unit, or years are beyond what datetime64
+        holds in days.
 
     Examples
     --------
     >>> import numpy as np
     >>> times = np.asarray(["2024-02-28", "2024-03-01"], dtype="datetime64[D]")
-    >>> elapsed(times, np.datetime64("2024-02-28T12:00"), "D")
+    >>> days_between(times, np.datetime64("2024-02-28T12:00"))
     array([-0.5,  1.5])
     """
     ticks, start = _ticks_of(name, times), _ticks_of("origin", origin)
     if start.missing.ndim or start.missing:
         raise wrong_value("origin", "be one date", shown(origin))
-    if not (is_timedelta(unit) or (isinstance(unit, str) and unit in LENGTHS)):
-        wrong = wrong_value if isinstance(unit, str) else wrong_type
-        raise wrong("unit", f"be {', '.join(map(repr, LENGTHS))} or a timedelta", shown(unit))
-    unit_length = LENGTHS[unit] if isinstance(unit, str) else length_of("unit", unit)
-    whole, rest, divisor = ticks.divided_by(unit_length, -int(start.counts[0]) * start.length)
+    whole, rest, divisor = ticks.divided_by(DAY, -int(start.counts[0]) * start.length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
-    units = (whole + before).astype(np.float64)
-    return ticks.with_gaps(units + np.where(before, rest - divisor, rest) / divisor)
+    days = (whole + before).astype(np.float64)
+    return ticks.with_gaps(days + np.where(before, rest - divisor, rest) / divisor)
 
 
 def extent_of(times: HostArray) -> int:

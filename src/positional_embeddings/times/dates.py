@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, elapsed, is_timedelta
+from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, days_between, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
@@ -95,7 +95,7 @@ def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray
         times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
     else:
         raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
-    return elapsed(times, start, "D", name)
+    return days_between(times, start, name)
 
 
 def origin_of(origin: Dates, model: str | None) -> Array:

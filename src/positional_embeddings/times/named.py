@@ -268,7 +268,7 @@ def _first_time(column: Column) -> Array | None:
 
 def _since(column: Column, origin: Array | None) -> Array:
     """Return times as days since an origin, and numbers as they came."""
-    return column if origin is None else calendar.elapsed(column.utc, origin, "D")
+    return column if origin is None else calendar.days_between(column.utc, origin)
 
 
 def _bounds(numbers: Array) -> tuple[float, float]:
