@@ -1,12 +1,13 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import form_of, keep
+from positional_embeddings.arrays.kept import form_of, once
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
@@ -230,7 +231,7 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    return attend(*prepared(q, k, v, rules, options), q, k, v)
+    return attend(*planned(q, k, v, rules, options), q, k, v)
 
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
@@ -341,34 +342,30 @@ def attention_weights(
         return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-# Types of numbers and options by which a step knows a call again: True is not 1.
-_PLAIN_TYPES = {type(None), bool, int, float}
-
-
-def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
+def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
     """Check a call, and return its scores and the way to compute.
 
     Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
     """
     step = rules.positions
-    if not isinstance(step, KVStep):
-        return _found(q, k, v, rules, options)
-    form = _form(q, k, v, rules, options)
-    plan: Prepared | None = (step._plans or {}).get(form)
-    if plan is None:
-        scores, way = _found(q, k, v, rules, options)
-        if form is not None and way is at_once.attend:
-            scores = scores.with_arrays()
-        plan = scores.with_sinks(None), way
-        keep(step._plans, form, plan)
-    scores, way = plan
+    form = _form(q, k, v, rules, options) if isinstance(step, KVStep) else None
+    if form is None:
+        return prepared(q, k, v, rules, options)
+    find = partial(prepared, q, k, v, rules, options, is_kept=True)
+    scores, way = once(step._plans, form, find)
     return scores.with_sinks(rules.sinks), way
 
 
-def _found(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
-    """Check a call, and find its scores and the way to compute."""
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
-    return scores, choose(scores, q, k, v)
+def prepared(
+    q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
+) -> Prepared:
+    """Do what `planned` does for a call without a plan.
+
+    What is kept for further calls has arrays for mask and bias, which are not asked again.
+    """
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
+    way = choose(scores, q, k, v)
+    return (scores.with_arrays() if is_kept and way is at_once.attend else scores), way
 
 
 def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
@@ -376,23 +373,15 @@ def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple
 
     A mask of numbers is known by its value, a bias by itself.
     """
-    mask, bias = rules.mask, rules.bias
-    plain = rules.scale, rules.softcap, *options
-    arrays, types = form_of(q, k, v, rules.sinks), tuple(map(type, plain))
-    if not (
-        arrays is not None
-        and rules.offset is rules.key_positions is None
-        and _PLAIN_TYPES.issuperset(types)
-        and (mask is None or isinstance(mask, Mask))
-        and (bias is None or isinstance(bias, Bias))
-    ):
-        return None
-    form = arrays, mask, bias, id(bias), types, plain
+    arrays = form_of(q, k, v, rules.sinks)
+    of_rules = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
+    asked = *of_rules, *options
+    form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
     try:
         hash(form)
-    except TypeError:  # of what a function of the user is
+    except TypeError:  # of arrays, and perhaps of what a function of the user is
         return None
-    return form
+    return None if arrays is None else form
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:

@@ -7,10 +7,17 @@ from positional_embeddings.arguments.checks import is_known
 from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions
-from positional_embeddings.attention.layout import Layout, LayoutKey, check_axis_counts, layout_of
+from positional_embeddings.attention.layout import (
+    Form,
+    Layout,
+    LayoutKey,
+    check_axis_counts,
+    layout_of,
+    numpy_layout_of,
+)
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
@@ -70,17 +77,6 @@ class Scores(NamedTuple):
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
         return self.at.global_queries(self.mask) if self.has_reach else ()
-
-    def with_seen_keys(self) -> "Scores":
-        """Return the same scores, with what the mask says of the keys that no query sees."""
-        if not self.has_reach:
-            return self
-        keys = self.layout.keys
-        some, every = self.at.reach(self.mask, ((0, self.layout.queries.size),))
-        seen, is_masked = keys if some == keys.ranges else span_of(*some), some != every
-        if seen is self.seen and is_masked is self.is_masked:
-            return self
-        return self._replace(seen=seen, is_masked=is_masked)
 
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
@@ -215,17 +211,15 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     at: Counted | Positions | None = None
     if positions is not None:
         rules, at = positions.apply(rules, space)
-    layout = layout_of(
-        LayoutKey(
-            arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
-            axes=axes,
-            counts=rules.counts(1 if at is None else at.batch),
-            sequences=None if positions is None else positions.sequences,
-            is_grouped=options.enable_gqa,
-            needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
-        ),
-        space,
+    key = LayoutKey(
+        arrays=tuple([(n, Form(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
+        axes=axes,
+        counts=rules.counts(1 if at is None else at.batch),
+        sequences=None if positions is None else positions.sequences,
+        is_grouped=options.enable_gqa,
+        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
     )
+    layout = (numpy_layout_of if space.xp is np else layout_of)(key, space.xp)
     lengths = layout.queries.size, layout.keys.size
     if at is None:
         at = Counted(rules.first_query(layout, space), lengths[1])
@@ -235,7 +229,11 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     if not (bias is None or callable(bias)):
         bias = layout.align("bias", bias, *lengths, space)
     scale = layout.default_scale if rules.scale is None else rules.scale
+    seen, is_masked = layout.keys, mask is not None
+    if isinstance(mask, Mask) and not space.is_compiling:
+        some, every = at.reach(mask, ((0, lengths[0]),))
+        seen, is_masked = seen if some == seen.ranges else span_of(*some), some != every
     of_result = options.return_lse, options.block_size
-    of_keys = layout.keys, mask is not None
+    of_keys = seen, is_masked
     scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)
     return scores if rules.sinks is None else scores.with_sinks(rules.sinks)

@@ -18,8 +18,9 @@ from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, Sli
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.configuration import Config, Configuration
 from positional_embeddings.models.facts import Seen
-from positional_embeddings.models.hf_config import LAYOUTS, Model
+from positional_embeddings.models.hf_config import Model
 from positional_embeddings.models.layers import Layer
+from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
@@ -225,12 +226,14 @@ class AttentionLayer(checks.CheckedLayer):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
 
-    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
+    def _prepared(
+        self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
+    ) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
-        is_grouped = self.num_kv_heads != self.num_heads
-        return prepared(q, k, v, rules, Options(self.feature_axis, self.seq_axis, is_grouped))
+        options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
+        return prepared(q, k, v, rules, options, is_kept=is_kept)
 
 
 def attention_layers(

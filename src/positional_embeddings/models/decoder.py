@@ -393,7 +393,8 @@ class DecoderCache(WeightedLayer):
 class DecoderStep(WeightedLayer):
     """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
 
-    `DecoderCache.step` makes it.
+    `DecoderCache.step` makes it. With NumPy layers that are alike ask their mask and their bias
+    once, also the arrays and functions in these.
 
     Parameters
     ----------
@@ -474,7 +475,8 @@ class DecoderStep(WeightedLayer):
         cache.buffers[number] = keys, values
         attention = plan.attention
         if attention is None:
-            attention = rule._prepared(q, seen_keys, seen_values, sinks, step)
+            is_kept = form is not None
+            attention = rule._prepared(q, seen_keys, seen_values, sinks, step, is_kept=is_kept)
             keep(self._plans, form, plan._replace(attention=attention))
         scores, way = attention
         return attend(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
@@ -536,7 +538,7 @@ def _token_rotation(rope: RoPE, at: int, q: HostArray, k: HostArray) -> Rotate:
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
     def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-        both = fit.rotate(np.concat([q, k], axis=axis))
+        both = fit(np.concat([q, k], axis=axis))
         return both[queries], both[keys]
 
     return rotate
@@ -562,12 +564,9 @@ def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int,
     """Return the shapes of queries, keys and values of some tokens."""
     feature, seq = axes.of_four(layer)
     of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-    lengths, shapes = {seq: count, of_batch: batch}, []
-    for heads, size in (
-        (layer.num_heads, layer.head_size),
-        (layer.num_kv_heads, layer.head_size),
-        (layer.num_kv_heads, layer.value_size),
-    ):
-        of_array: Any = lengths | {feature: size, of_heads: heads}
-        shapes.append(tuple([of_array[axis] for axis in range(4)]))
+    of_kv, size = layer.num_kv_heads, layer.head_size
+    shapes: list[Any] = []
+    for heads, features in ((layer.num_heads, size), (of_kv, size), (of_kv, layer.value_size)):
+        shape = {seq: count, of_batch: batch, feature: features, of_heads: heads}
+        shapes.append((shape[0], shape[1], shape[2], shape[3]))
     return shapes
