@@ -179,6 +179,46 @@ def test_errors_and_noise_are_those_of_refits(local_linear):
     np.testing.assert_allclose(model.noise_std_, sqrt(square / (1 + np.mean(squares))))
 
 
+@pytest.mark.parametrize("local_linear", [True, False])
+def test_errors_and_noise_of_groups_are_those_of_refits(local_linear):
+    """Groups share places, and are left out as a whole; weights are those of measurements."""
+    rng = np.random.default_rng(3)
+    place, group = rng.integers(0, 6, 24), rng.integers(0, 4, 24)
+    x, y = rng.uniform(0, 6, 6)[place][:, None], rng.normal(0, 1, 24)
+    kernel = GaussianKernel(1.2, local_linear=local_linear)
+    model = AttentionRegressor(kernel).fit(x, y, groups=group)
+    errors, squares, counts = [], [], []
+    for own in sorted(set(zip(place, group, strict=True))):
+        others = group != own[1]
+        targets = np.concatenate([y[others, None], np.eye(others.sum())], axis=1)
+        share = (place == own[0]) & (group == own[1])
+        refit = AttentionRegressor(kernel).fit(x[others], targets)
+        mean, *weights = refit.predict(x[share][:1])[0]
+        np.testing.assert_allclose(model.predict_left_out()[share], mean, rtol=1e-9)
+        errors.append(np.mean((y[share] - mean) ** 2))
+        squares.append(np.sum(np.square(weights)))
+        counts.append(share.sum())
+    square, part = (np.average(a, weights=counts) for a in (errors, squares))
+    np.testing.assert_allclose(model.loo_error_, sqrt(square))
+    np.testing.assert_allclose(model.noise_std_, sqrt(square / (1 + part)))
+
+
+def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
+    """Weights are those of places, whatever the number of groups that share them."""
+    place, group = np.arange(400) % 10, np.arange(400) // 10
+    y = np.sin(place) + np.random.default_rng(0).normal(0, 0.3, 400)
+    sizes, of_leaf = [], Smooth._of_leaf
+
+    def counted(self, query, columns, left, *, squares):
+        sizes.append(columns.size)
+        return of_leaf(self, query, columns, left, squares=squares)
+
+    monkeypatch.setattr(Smooth, "_of_leaf", counted)
+    AttentionRegressor().fit(place[:, None], y, groups=group)
+    assert max(sizes) == 10
+    assert len(sizes) < 150
+
+
 # Sums of functions.
 
 

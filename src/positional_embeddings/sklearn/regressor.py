@@ -28,7 +28,16 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
-from positional_embeddings.sklearn.smooth import Hidden, Options, Predicted, Samples, Smooth
+from positional_embeddings.sklearn.smooth import (
+    Hidden,
+    Options,
+    Parts,
+    Predicted,
+    Samples,
+    Shares,
+    Smooth,
+    by_place,
+)
 from positional_embeddings.times.dates import is_missing
 
 # The most samples that are left out, the most around which balls are hidden, and the number of
@@ -124,7 +133,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         constant columns, which change nothing. A given kernel has widths of its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
-        False takes their mean, as products, periods and places always do. Slopes shrink where few
+        False takes their mean, as products and periods always do. Slopes shrink where few
         samples are near, and where a query leaves them; how much is chosen with the widths. Planes
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
@@ -137,7 +146,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         than ``cutoff**2`` squared widths, which takes less time. 6 leaves out weights below 1.6e-8
         of the largest one, None weights below 1.6e-18.
     block_size : int, optional
-        The most queries whose weights are computed at a time; 256 if None.
+        The most queries whose weights are computed at a time; 1,024 if None.
     max_iter : int, default 10
         Largest number of times that each function of a sum is smoothed, after the others are
         subtracted.
@@ -291,7 +300,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
-        smoother = _Sum(kernel._terms(), samples, hidden, options)
+        parts: Parts = samples, np.arange(samples.weight.size), hidden
+        if labels is not None and self.leave_out is None:
+            parts = by_place(samples, labels[0].astype(np.int64))
+        smoother = _Sum(kernel._terms(), samples, parts, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
         space = space_of(X=X)
@@ -508,6 +520,12 @@ def _drawn(n: int, most: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
 
+def _shrunk(found: Predicted, smooth: Smooth) -> Array:
+    """Return local variances over their mean, which counts as some measurements."""
+    part = _AS_MEASUREMENTS * smooth.of_one * found.at_query[0]
+    return (found.mean[0] + part) / (1 + part)
+
+
 class _Misfit(NamedTuple):
     """Squared errors of a term beyond the noise, over the spread, as functions of the distance."""
 
@@ -519,15 +537,22 @@ class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(
-        self, terms: list[Term], samples: Samples, hidden: Hidden, options: Options
+        self,
+        terms: list[Term],
+        shares: Samples,
+        parts: Parts,
+        options: Options,
     ) -> None:
-        self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
+        """Smooth places; `shares` are what is left out of them, each at its place."""
+        self.samples, self._place, self._hidden = parts
+        samples, self.shares, self._options, self.rounds = self.samples, shares, options, 1
         self._n = samples.x.shape[1]
+        self._off = shares.y - samples.y[:, self._place]
         self._local_noise: tuple[Smooth, Array] | None = None
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
-        twins = np.maximum(samples.repeats - 1, 1.0)
-        self.of_twins = hidden.left * samples.weight / samples.weight.max() / twins
+        twins = np.maximum(shares.repeats - 1, 1.0)
+        self.of_twins = self._hidden.left * shares.weight / samples.weight.max() / twins
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
@@ -555,9 +580,6 @@ class _Sum:
         own: bool | None = getattr(term[0], "local_linear", False) if len(term) == 1 else False
         return self._options["local_linear"] if own is None else own
 
-    def _hidden_from(self, at: Array) -> Hidden:
-        return self._hidden._replace(own=self._hidden.labels[:, at], left=self._hidden.left[at])
-
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
         y = self.samples.y - self._level
@@ -578,9 +600,9 @@ class _Sum:
 
     def _choose(self, term: Smooth, widths: list["_Width"]) -> float:
         """Set widths of a term by the least leave-one-out error; return the ridge."""
-        at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, weight, hidden = self.samples.x[:, at], self.samples.weight[at], self._hidden_from(at)
-        farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
+        at = _drawn(self._place.size, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
+        x, weight, hidden = self.shares.x[:, at], self.shares.weight[at], self._hidden.at(at)
+        farthest = np.where(hidden.sees_place(), _NO_WEIGHT, _FARTHEST)
         ridges = _RIDGES if self._is_linear(term.factors) else [inf]
 
         def error() -> tuple[float, float]:
@@ -595,11 +617,14 @@ class _Sum:
         return _search(widths, error, _START if self._n > _MANY else 0)
 
     def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
-        """Return the squared errors of samples that were left out, (..., targets, samples)."""
+        """Return the squared errors of shares that were left out, (..., targets, shares)."""
         moved = (found.at_query * self.of_twins[at])[..., None, :]
-        return (found.mean - y[:, at]) ** 2 + self.samples.within[:, at] * (1 + moved) ** 2
+        y = y[:, self._place[at]] + self._off[:, at]
+        return (found.mean - y) ** 2 + self.shares.within[:, at] * (1 + moved) ** 2
 
-    def predict(self, x: HostArray, hidden: Hidden | None = None, *, squares: bool) -> Predicted:
+    def predict(
+        self, x: HostArray, hidden: Hidden | Shares | None = None, *, squares: bool
+    ) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
         means, at_query, of_terms, distances, leans = map(np.stack, zip(*parts, strict=True))
@@ -607,25 +632,25 @@ class _Sum:
         return Predicted(mean, at_query[:, 0].sum(axis=0), of_terms.sum(axis=0), distances, leans)
 
     def left_out(self, at: Array) -> Predicted:
-        """Return what the other samples predict at some of them; of a sum, nearly."""
-        return self.predict(self.samples.x[:, at], self._hidden_from(at), squares=True)
+        """Return what the other samples predict at some shares; of a sum, nearly."""
+        return self.predict(self.shares.x[:, at], self._hidden.at(at), squares=True)
 
     def _find_errors(self) -> None:
         """Find the leave-one-out errors and the noise."""
-        samples = self.samples
-        if self._n == 1 and samples.repeats[0] == 1:
-            self.loo_error = self.noise = np.full(samples.y.shape[0], nan)
+        shares = self.shares
+        if shares.weight.size == 1 and shares.repeats[0] == 1:
+            self.loo_error = self.noise = np.full(shares.y.shape[0], nan)
             return
-        at = _drawn(self._n, _MOST_LEFT_OUT)
+        at = _drawn(shares.weight.size, _MOST_LEFT_OUT)
         found = self.left_out(at)
         if np.isnan(found.mean).any():
             what = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", what, "none for some sample")
-        errors = self._squared_errors(found, samples.y, at)
+        errors = self._squared_errors(found, self.samples.y, at)
         # What the other measurements at a place add to the squared weights.
-        twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / samples.repeats[at])
+        twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / shares.repeats[at])
         parts = 1 + found.squares + twins
-        square, part = (_mean(a, weights=samples.weight[at]) for a in (errors, parts))
+        square, part = (_mean(a, weights=shares.weight[at]) for a in (errors, parts))
         self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
         noise = np.where(square > 0, square / part, 1.0)
         ratios = np.where(square > 0, errors / parts / noise, 1.0)
@@ -634,24 +659,24 @@ class _Sum:
 
     def _find_local_noise(self, at: Array, ratios: HostArray) -> None:
         """Smooth squared errors over their mean, if others of them predict each one better so."""
-        samples = self.samples.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
-        hidden = self._hidden_from(at)._replace(labels=self._hidden.labels[:, at])
+        shares = self.shares.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
+        samples, hidden = self._hidden.among(at, shares)
         of_twins, least = self.of_twins[at], 0.0
         for term in self._terms:
             extent = np.ptp(term.points(samples.x), axis=0).max()
             last = ceil(log2(max(extent, _LEAST)))
             for octave in range(min(_FIRST_OCTAVE, last - _OCTAVES), last + 1):
                 smooth = Smooth(term.factors, samples, [inf], self._options, 2.0**octave)
-                found = smooth.predict(samples.x, hidden, squares=False)
-                noise = self._shrunk(found)
+                found = smooth.predict(shares.x, hidden, squares=False)
+                noise = _shrunk(found, smooth)
                 # The logarithm of the likelihood, times -2, beyond that of the same noise
                 # everywhere. The last term is for what a measurement says of its own place.
                 own = 2 * found.at_query[0] * of_twins * (ratios / noise) ** 2
                 score = np.log(noise) + ratios / noise - ratios + own
-                mean = _mean(score, weights=samples.weight)
-                within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / samples.repeats)
-                square = _mean((score - mean) ** 2 + within, weights=samples.weight)
-                error = np.sqrt(square / samples.repeats.sum())
+                mean = _mean(score, weights=shares.weight)
+                within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / shares.repeats)
+                square = _mean((score - mean) ** 2 + within, weights=shares.weight)
+                error = np.sqrt(square / shares.repeats.sum())
                 is_local = mean + _MARGIN * error < 0
                 gain = mean[is_local].sum()
                 if gain < least:
@@ -662,14 +687,8 @@ class _Sum:
         if self._local_noise is None:
             return np.ones((1, 1))
         smooth, is_local = self._local_noise
-        local = self._shrunk(smooth.predict(x, None, squares=False))
+        local = _shrunk(smooth.predict(x, None, squares=False), smooth)
         return np.where(is_local, local, 1.0)
-
-    def _shrunk(self, found: Predicted) -> Array:
-        """Return local variances over their mean, which counts as some measurements."""
-        one = np.mean(self.samples.weight / self.samples.repeats) / self.samples.weight.max()
-        part = _AS_MEASUREMENTS * one * found.at_query[0]
-        return (found.mean[0] + part) / (1 + part)
 
     def noise_lasts(self, columns: list[frames.Column] | None) -> bool:
         """Tell whether errors of neighbours are alike in the only column, or that of times."""

@@ -5,6 +5,7 @@ from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import inf, isfinite, isinf, log, nan
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,7 +26,7 @@ _NOTHING = 41.0
 _MOST_TILT = 1.4
 
 # The most queries, weights and widths of a leaf.
-_MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 256, 2**16, 64.0
+_MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 1024, 2**16, 64.0
 
 # The least divisor, and the farthest place from 0 in widths, whose square is finite.
 _TINY, _FARTHEST = 1e-300, 1e150
@@ -38,7 +39,7 @@ Options: TypeAlias = dict[str, Any]
 
 
 class Samples(NamedTuple):
-    """Places with a weight above 0, in float64; one of several groups is there for each."""
+    """Places with a weight above 0, in float64, or the shares of groups in places."""
 
     x: HostArray  # (columns, samples)
     y: HostArray  # (targets, samples): means at a place
@@ -51,6 +52,15 @@ class Samples(NamedTuple):
         return Samples(*(own[..., some] for own in self))
 
 
+class Left(NamedTuple):
+    """What is left of places, (queries, places), where samples are hidden from a query."""
+
+    weight: HostArray  # the fraction of the weight
+    is_other: HostArray  # whether it is there, and none of it is what was left out at the query
+    squares: Array = None  # the fraction of the sum of squared weights, or weight**2
+    moved: HostArray | None = None  # (targets, queries, places): by which the mean of y differs
+
+
 class Hidden(NamedTuple):
     """Samples hidden from a query: all of their labels are within a radius of its own."""
 
@@ -60,12 +70,102 @@ class Hidden(NamedTuple):
     left: HostArray  # (queries,): the fraction of their weight that hidden samples keep
     side: HostArray | None = None  # (queries,): 1 hides samples of a larger first label, too
 
-    def kept(self, rows: HostArray, columns: HostArray) -> HostArray:
-        """Return the fraction of its weight that each sample keeps, (rows, columns)."""
+    def at(self, some: HostArray) -> "Hidden":
+        """Return what is hidden from some of the queries."""
+        return self._replace(own=self.own[:, some], left=self.left[some])
+
+    def among(self, some: HostArray, samples: Samples) -> tuple[Samples, "Hidden"]:
+        """Return some samples, and what is hidden of them from themselves."""
+        return samples, self.at(some)._replace(labels=self.labels[:, some])
+
+    def sees_place(self) -> Array:
+        """Tell which queries see some of their own place."""
+        return self.left > 0
+
+    def left_of(self, rows: HostArray, columns: HostArray) -> Left:
+        """Return what each query of some rows sees of some places."""
         away = self.labels[:, None, columns] - self.own[:, rows, None]
         near = np.all(abs(away) <= self.radius, axis=0)
-        kept: HostArray = np.where(near, self.left[rows, None], 1.0)
-        return kept if self.side is None else kept * (self.side[rows, None] * away[0] <= 0)
+        left: HostArray = np.where(near, self.left[rows, None], 1.0)
+        if self.side is not None:
+            left = left * (self.side[rows, None] * away[0] <= 0)
+        return Left(left, left == 1)
+
+
+class Shares(NamedTuple):
+    """Shares of groups in places: those of its own group are hidden from a query."""
+
+    own: HostArray  # (queries,): the group
+    here: HostArray  # (queries,): the place
+    is_seen: HostArray  # (queries,): whether other groups share the place
+    left: HostArray  # (queries,): 0, nothing of a share is left
+    starts: HostArray  # (groups + 1,): the first share of each group
+    place: HostArray  # (shares,), group by group: the place
+    others: HostArray  # (shares,): the fraction of the weight of the place without a share
+    squares: HostArray  # (shares,): that of the sum of squared weights
+    moved: HostArray  # (targets, shares): how far the mean there moves without it
+
+    def at(self, some: HostArray) -> "Shares":
+        """Return what is hidden from some of the queries."""
+        own, here, is_seen, left = (a[some] for a in self[:4])
+        return self._replace(own=own, here=here, is_seen=is_seen, left=left)
+
+    def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "Shares"]:
+        """Return the places of some shares, and what is hidden of them from these."""
+        places, _, hidden = by_place(shares, self.own[some])
+        return places, hidden
+
+    def sees_place(self) -> HostArray:
+        """Tell which queries see some of their own place."""
+        return self.is_seen
+
+    def left_of(self, rows: HostArray, columns: HostArray) -> Left:
+        """Return what each query of some rows sees of some places."""
+        first, stop = self.starts[self.own[rows]], self.starts[self.own[rows] + 1]
+        counts = stop - first
+        row = np.repeat(np.arange(rows.size), counts)
+        share = np.arange(row.size) + np.repeat(stop - np.cumsum(counts), counts)
+        at = np.searchsorted(columns, self.place[share])
+        is_near = columns[np.minimum(at, columns.size - 1)] == self.place[share]
+        row, at, share = (a[is_near] for a in (row, at, share))
+        left, squares = np.ones((2, rows.size, columns.size))
+        moved = np.zeros((len(self.moved), rows.size, columns.size))
+        left[row, at], squares[row, at] = self.others[share], self.squares[share]
+        moved[:, row, at] = self.moved[:, share]
+        is_other = (left > 0) & (columns != self.here[rows, None])
+        return Left(left, is_other, squares, moved)
+
+
+# Places, the place of each share, and what is hidden from a query at each share.
+Parts: TypeAlias = tuple[Samples, HostArray, Hidden | Shares]
+
+
+def by_place(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Shares]:
+    """Return places of shares of groups, the place of each, and which are hidden from each.
+
+    Shares of one place follow one another.
+    """
+    is_new = np.ones(group.size, dtype=bool)
+    is_new[1:] = (shares.x[:, 1:] != shares.x[:, :-1]).any(axis=0)
+    place, first = np.cumsum(is_new) - 1, np.flatnonzero(is_new)
+    total = partial(np.add.reduceat, indices=first, axis=-1)
+    least, most = (f.reduceat(shares.y, first, axis=1) for f in (np.minimum, np.maximum))
+    differ = (least < most).any(axis=0) | (np.maximum.reduceat(shares.repeats, first) > 1)
+    weight, squared = total(shares.weight), shares.weight**2 / shares.repeats
+    squares = np.where(differ, total(squared), weight**2)
+    mean = total(shares.weight * shares.y) / weight
+    off = shares.y - mean[:, place]
+    within = total(shares.weight * (shares.within + off**2)) / weight
+    places = Samples(shares.x[:, first], mean, weight, within, weight**2 / squares)
+    is_shared = (np.bincount(place) > 1)[place]
+    rest = np.where(is_shared, weight[place] - shares.weight, 0.0)
+    others = rest / weight[place]
+    of_squares = np.where(differ[place], 1 - squared / squares[place], others**2)
+    moved = -off * np.where(rest > 0, shares.weight / np.maximum(rest, _TINY), 0.0)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(group.max() + 2))
+    of_groups = (a[..., order] for a in (place, others, of_squares, moved))
+    return places, place, Shares(group, place, rest > 0, np.zeros(group.size), starts, *of_groups)
 
 
 class Predicted(NamedTuple):
@@ -99,9 +199,7 @@ class Smooth:
         self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
-        # Samples of several groups at one place follow one another; their weights count together.
-        self._is_new = np.ones(self._weight.size, dtype=bool)
-        self._is_new[1:] = (samples.x[:, 1:] != samples.x[:, :-1]).any(axis=0)
+        self.of_one = np.mean(samples.weight / samples.repeats) / samples.weight.max()
         nothing = _NOTHING - log(self._weight.min())
         self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
         self._is_cut = cutoff is not None
@@ -120,16 +218,16 @@ class Smooth:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
-    def predict(self, x: HostArray, hidden: Hidden | None, *, squares: bool) -> Predicted:
+    def predict(self, x: HostArray, hidden: Hidden | Shares | None, *, squares: bool) -> Predicted:
         """Return the function at x for each ridge, and squares where asked for."""
         places, order, parts = self._encode(x), [], []
         for rows, middle, extent, first in self._leaves(self.points(x), hidden):
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
-                kept = None if hidden is None else hidden.kept(rows, columns)
-                needed, part = self._of_leaf(places[:, rows], columns, kept, squares=squares)
-                if kept is None or needed <= reach or columns.size == self._tree.n:
+                left = None if hidden is None else hidden.left_of(rows, columns)
+                needed, part = self._of_leaf(places[:, rows], columns, left, squares=squares)
+                if left is None or needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
@@ -138,10 +236,12 @@ class Smooth:
         joined = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         return Predicted(*(part[..., back] for part in joined))
 
-    def _leaves(self, points: HostArray, hidden: Hidden | None) -> Iterator[tuple[Array, ...]]:
+    def _leaves(
+        self, points: HostArray, hidden: Hidden | Shares | None
+    ) -> Iterator[tuple[Array, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
-        sees_nearest = hidden is None or hidden.left > 0
+        sees_nearest = hidden is None or hidden.sees_place()
         squared = np.where(sees_nearest, nearest[:, 0], nearest[:, 1])
         widening = np.maximum(squared - _NEAR, 1.0)
         reaches = np.sqrt(squared + self._cutoff**2 * widening) + _SLACK
@@ -171,25 +271,18 @@ class Smooth:
         found = self._tree.query_ball_point(middle, radius, return_sorted=True)
         return np.asarray(found, dtype=np.int64)
 
-    def _squares_of_places(self, weights: HostArray, columns: HostArray) -> Array:
-        """Return the sums of the squares of the weights of places, (queries,)."""
-        is_new = self._is_new[columns]
-        if not is_new.all():  # it takes longer than all the rest
-            weights = np.add.reduceat(weights, np.flatnonzero(is_new), axis=1)
-        return (weights * weights).sum(axis=1)
-
     def _of_leaf(
-        self, query: HostArray, columns: HostArray, kept: HostArray | None, *, squares: bool
+        self, query: HostArray, columns: HostArray, left: Left | None, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
-        origin, weight, y = query[:, :1], self._weight[columns], self.y[:, columns]
+        origin = query[:, :1]
         sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
         parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
         distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
         squared = sum(distances[1:], distances[0])
-        if kept is not None:
-            squared = np.where(kept > 0, squared, inf)
+        if left is not None:
+            squared = np.where(left.weight > 0, squared, inf)
         nearest = np.maximum(squared.min(axis=1, keepdims=True), 0.0)
         sees = np.isfinite(nearest)
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
@@ -200,21 +293,16 @@ class Smooth:
         p = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:
             p = np.where(squared <= limit, p, 0.0)
-        if kept is not None:
-            p = p * np.where(sees, kept, 1.0)
-        # The moments of the weights.
-        f, t, m = sample.shape[0], y.shape[0], query.shape[1]
-        is_linear = any(map(isfinite, self.ridges))
-        both = np.concatenate([sample, y])
-        second = (sample[:, None, :] * both).reshape(-1, columns.size) if is_linear else sample**2
-        moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
-        total = moments[:, :1]
-        means, second = np.split(moments[:, 1:] / total, [f + t], axis=1)
+        whole = p
+        if left is not None:
+            p = p * np.where(sees, left.weight, 1.0)
+        f, is_linear = sample.shape[0], any(map(isfinite, self.ridges))
+        total, means, second = self._moments(p, sample, columns, left, is_linear=is_linear)
         mean, mean_y = means[:, :f], means[:, f:]
-        ratio = self._squares_of_places(p * weight, columns) / total[:, 0] ** 2
+        ratio = ((p * self._weight[columns]) ** 2).sum(axis=1) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
-            second = second.reshape(m, f, f + t) - mean[:, :, None] * means[:, None, :]
+            second = second - mean[:, :, None] * means[:, None, :]
             cov, cov_y = second[:, :, :f], second[:, :, f:]
             spread = np.trace(cov, axis1=1, axis2=2)
         else:
@@ -232,13 +320,46 @@ class Smooth:
         at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
         if squares:
             slope = tilts[-1][:, :, 0]
-            p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
-            ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
+            line = 1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample
+            if left is None or left.squares is None:
+                p = (p * line) ** 2
+            else:
+                p = (whole * line) ** 2 * left.squares
+            ratio = p @ self._squared_weight[columns] / total[:, 0] ** 2
         found = np.stack([np.where(sees, part, nan).T for part in found])
-        if kept is not None:  # a leaf may see what is beyond the limit of a query
-            squared = np.where((kept == 1) & (squared <= limit), squared, inf)
+        if left is not None:  # a leaf may see what is beyond the limit of a query
+            squared = np.where(left.is_other & (squared <= limit), squared, inf)
         distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
+
+    def _moments(
+        self,
+        p: HostArray,
+        sample: HostArray,
+        columns: HostArray,
+        left: Left | None,
+        *,
+        is_linear: bool,
+    ) -> tuple[Array, Array, Array]:
+        """Return the sum of weights, the means of columns and targets, and second moments.
+
+        These are of columns with columns and targets, (queries, columns, columns + targets), or of
+        each column with itself.
+        """
+        weight, y = self._weight[columns], self.y[:, columns]
+        f, both = sample.shape[0], np.concatenate([sample, y])
+        second = (sample[:, None, :] * both).reshape(-1, columns.size) if is_linear else sample**2
+        moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
+        total = moments[:, :1]
+        means, second = np.split(moments[:, 1:] / total, [len(both)], axis=1)
+        if is_linear:
+            second = second.reshape(len(p), f, len(both))
+        if left is not None and left.moved is not None:
+            shifts = p * weight * left.moved / total  # (targets, queries, places)
+            means[:, f:] += shifts.sum(axis=2).T
+            if is_linear:
+                second[:, :, f:] += (shifts @ sample.T).transpose(1, 2, 0)
+        return total, means, second
 
 
 def _tilt(cov: HostArray, away: HostArray, guard: HostArray, slopes: int) -> Array:
