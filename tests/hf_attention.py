@@ -707,7 +707,7 @@ def named(config_class, facts, changed_keys=()):
     keys = {
         key
         for key in {*literal, *found} - read - derived
-        if MEANS_ATTENTION.search(key) and not key.startswith("_")
+        if MEANS_ATTENTION.search(key) and not NO_ATTENTION.search(key)
         if not callable(getattr(config_class, key, None))
     }
     values = {key: whole.get(key, own.get(key, literal.get(key))) for key in sorted(keys)}
@@ -741,19 +741,15 @@ MEANS_ATTENTION = re.compile(
     "|(att(ention|n)|key|layer|log|qk|query|softmax)_scaling"
     "|^(attention_heads|head_size|n_heads?|n_layers?|num_heads)$)"
 )
+# What one is called that does not: initial values, embeddings and residuals; and no keys.
+NO_ATTENTION = re.compile("^_|init|residual|scale_emb|logit_scale|layer_?scale|causal_conv1d")
 # What a key is called that has the number of heads of keys.
 KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Keys that are read of all types, or of those whose code reads them, and words that are no keys.
 READ = {*keys.OF_ALL, keys.LENGTH, keys.ORIGINAL, *keys.OF_SOME}
 READ |= {*known_facts.layer_types()["lists"], *known_facts.layer_types()["full_lists"]}
-READ |= {"causal_conv1d", "causal_conv1d_fn", "causal_conv1d_update", "position_ids"}
-READ |= {
-    "rope_type",
-    "mrope_section",
-    "mrope_interleaved",
-    "rotary_pos_emb",
-    "standardize_rope_params",
-}
+READ |= {"is_causal", "longrope", "mrope", "position_ids", "rope_type", "rotary_pos_emb"}
+READ |= {"mrope_interleaved", "mrope_section", "standardize_rope_params"}
 # Keys that the code of types names, and that change no attention which is compared: of an indexer,
 # or computed from others.
 UNREAD = {

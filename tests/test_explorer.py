@@ -134,6 +134,7 @@ SCORED += [
 ]
 WRONG = [
     {"model_type": "qwen4_exp_text", "num_hidden_layers": 4},
+    {"layer_types": ["full_attention"], "num_hidden_layers": 1, "global_head_dim": 2**21},
     {"model_type": "ours", "rope_theta": 1e4, "use_mrope": False, "use_rope": True, "rotary": None},
     {"model_type": "qwen3", "architectures": ["DFlashDraftModel"]},
     {"model_type": "qwen3", "architectures": "Qwen3Model"},

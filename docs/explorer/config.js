@@ -43,9 +43,18 @@ const OTHER_SIZES = {
   num_attention_heads: ["num_heads", "n_heads", "n_head", "attention_heads"],
 };
 
-// The switch of rotation of a type that is not known, what such switches are called; dicts that are read elsewhere or not at all.
-const SWITCH = ["use_rotary_pos_emb", true];
+// What is read of a type of which nothing is known, and what its switches are called.
+const UNKNOWN = {
+  own_bases: true,
+  reads: OWN_KEYS,
+  own: {
+    full_attention: { head_dim: "global_head_dim" },
+    sliding_attention: { head_dim: "swa_head_dim" },
+  },
+  rotary_switch: ["use_rotary_pos_emb", true],
+};
 const SWITCHES = /^(use_|apply_|with_|has_)?(rope|rotary)(_pos)?(_emb[a-z]*)?$/;
+// Dicts that are read elsewhere or not at all.
 const DICTS = [
   ...PARAMETERS,
   "per_layer_config",
@@ -184,13 +193,14 @@ export class Model {
         : `the model type ${repr(this.type)}`;
     this.facts = factsOf(String(this.type), models);
     this.isKnown = isTrue(this.facts);
+    if (!this.isKnown) this.facts = UNKNOWN;
     this.defaults = this.facts.defaults ?? {};
     this.#checkSizes(given);
     for (const [name, key] of Object.entries(this.facts.names ?? {})) {
       if (hasOwn(given, key)) given[name] = given[key];
     }
     this.published = { ...given, ...nested(given) };
-    const reads = this.facts.reads ?? (this.isKnown ? ["head_dim"] : OWN_KEYS);
+    const { reads = ["head_dim"] } = this.facts;
     const isRead = ([key]) => !OWN_KEYS.includes(key) || reads.includes(key);
     const read = Object.fromEntries(Object.entries(this.published).filter(isRead));
     // null takes the place of a default, but is no base and no share.
@@ -260,7 +270,7 @@ export class Model {
       if (hasOwn(values, key) && isAsked) this.#checkKey(key, values[key], usual, what);
     }
     for (const [key, value] of Object.entries(this.isKnown ? {} : values)) {
-      const isRead = ROTARY_KEYS.includes(key) || OWN_KEYS.includes(key) || key === SWITCH[0];
+      const isRead = [...ROTARY_KEYS, ...OWN_KEYS, UNKNOWN.rotary_switch[0]].includes(key);
       // False switches nothing on, null says nothing.
       const isOff = value === SWITCHES.test(key) || value === null;
       if (!isRotary(key) || isRead || isOff) continue;
@@ -287,7 +297,7 @@ export class Model {
 
   /** Tell whether the configuration does not switch rotation off. */
   #isOn() {
-    const [key, usual] = this.facts.rotary_switch ?? (this.isKnown ? ["", true] : SWITCH);
+    const [key, usual] = this.facts.rotary_switch ?? ["", true];
     const isOn = this.config[key] ?? usual;
     if (![0, 1, true, false].includes(isOn)) throw wrong(key, "be true or false", shown(isOn));
     return Boolean(isOn);
@@ -352,7 +362,7 @@ export class Model {
       return {
         type,
         rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
-        base: "own_bases" in this.facts || !this.isKnown ? (bases[i] ?? null) : null,
+        base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
         headSize: found[1],
       };
     });

@@ -258,9 +258,11 @@ def test_layers_by_their_lists():
     assert RoPE.from_hf_config(config | {"no_rope_layers": [1, 1]}) == rope
     with pytest.raises(ValueError, match="the lists of layers must have 3 entries"):
         RoPE.layers_from_hf_config(config | {"no_rope_layers": [1, 0]})
-    bases = {"layer_rope_theta": [5e5, 0, 1e4], "model_type": "granite_swa"}
+    bases = {"layer_rope_theta": [5e5, 0, 1e4]}
     expected = [RoPE(64, 8192, 5e5), None, rope]
-    assert RoPE.layers_from_hf_config(config | bases) == expected
+    for name in ("granite_swa", "ours"):
+        given = config | bases | {"model_type": name}
+        assert RoPE.layers_from_hf_config(given, layout="half") == expected
     config = SIZES | {"num_hidden_layers": 2, "rope_parameters": {"full_attention": {"factor": 2}}}
     message = "the configuration must have 'layer_types': pass `config | {'layer_types': ...}`."
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -323,6 +325,9 @@ def test_parts_for_images_with_the_type_of_the_whole_model():
 
 
 def test_layers_of_sizes_of_their_own():
+    kinds = {"layer_types": ["sliding_attention", "full_attention"], "num_hidden_layers": 2}
+    ours = SIZES | kinds | {"global_head_dim": 16, "swa_head_dim": 8}
+    assert RoPE.layers_from_hf_config(ours, layout="half") == [RoPE(8, 8192), RoPE(16, 8192)]
     config = LLAMA | {"num_hidden_layers": 2, "per_layer_config": {"01": {"head_dim": 32}}}
     assert RoPE.layers_from_hf_config(config) == [RoPE(64, 8192), RoPE(32, 8192)]
 

@@ -143,6 +143,7 @@ def test_values_that_switch_nothing_on():
     ("model_type", "given"),
     [
         ("qwen2", {"is_causal": False}),
+        ("gemma4_text", {"is_causal": False}),
         ("gemma3_text", {"use_bidirectional_attention": True}),
         ("gemma4_text", {"use_bidirectional_attention": "all"}),
         ("gemma4_text", {"use_bidirectional_attention": "vision"}),

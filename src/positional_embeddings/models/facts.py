@@ -211,6 +211,17 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
+# What is read of a type of which nothing is known.
+_OF_UNKNOWN = Facts(
+    own_bases=True,
+    reads=keys.OF_SOME,
+    own={"full_attention": {"head_dim": "global_head_dim"}}
+    | {"sliding_attention": {"head_dim": "swa_head_dim"}},
+    rotary_switch=("use_rotary_pos_emb", True),
+    is_known=False,
+)
+
+
 @cache
 def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
@@ -239,6 +250,4 @@ def layer_types() -> dict[str, Any]:
 def facts_of(model_type: str | None) -> Facts:
     """Return what is known of a `model_type`."""
     known = models().get(str(model_type))
-    switch = ("use_rotary_pos_emb", True)
-    unknown = Facts(is_known=False, reads=keys.OF_SOME, own_bases=True, rotary_switch=switch)
-    return unknown if known is None else Facts(**known)
+    return _OF_UNKNOWN if known is None else Facts(**known)
