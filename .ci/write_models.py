@@ -27,6 +27,7 @@ import hf_models as driver  # noqa: E402
 from positional_embeddings import RoPE  # noqa: E402
 from positional_embeddings.models import configuration  # noqa: E402
 from positional_embeddings.models import facts as known_facts  # noqa: E402
+from positional_embeddings.models import keys as known_keys  # noqa: E402
 
 OUTPUT = ROOT / "src/positional_embeddings/models/facts.json"
 EXPLORER = ROOT / "docs/explorer/hf_models.json"
@@ -260,7 +261,7 @@ def reads(config_class: Any) -> dict[str, Any]:
     own, code = code_of(config_class)
     keys = [
         key
-        for key in known_facts.OWN_KEYS
+        for key in known_keys.OF_SOME
         if re.search(rf"\b{key}\b", own) or re.search(rf'config\.{key}\b|"{key}"', code)
     ]
     return {} if keys == [*known_facts.Facts().reads] else {"reads": keys}
@@ -304,7 +305,7 @@ def add_names(config_class: Any, facts: dict[str, Any]) -> None:
     is_compared = "refused" not in facts.get("attention", {"refused": ""})
     if not is_compared and kind_of(facts) in ("read", "ask"):
         named = hf_attention.named(config_class, facts)
-        facts["named"] = {key: x for key, x in named.items() if configuration.is_rotary(key)}
+        facts["named"] = {key: x for key, x in named.items() if known_keys.is_rotary(key)}
     begins = configuration.plain(name)
     classes = {
         x for x in driver.class_names(config_class) if not x.lower().startswith("pretrained")
@@ -366,7 +367,9 @@ the example of `RoPE.from_hf_config` shows.
 
 The lists below are measured: `.ci/write_models.py` runs each model of transformers with random
 weights, and compares the scores of its queries and keys with the scores of a `RoPE`. A
-configuration of several models is read as its text model; for another part, pass that part.
+configuration of several models is read as its text model; for another part, pass that part. A key
+that the code of the type does not name is not read; one that it names, and that could mean
+positions or attention, is refused where its value is not the one that was compared.
 
 ## {len(names["read"])} types are read
 

@@ -76,8 +76,8 @@ def gaussian_process(record):
 
 
 def gap_filler(record):
-    filler = GapFiller(positions="index").fit(record)
-    return np.ravel(filler.transform(record)), np.ravel(filler.transform_std(record))
+    filler = GapFiller().fit(record)
+    return filler.transform(record).to_numpy(), filler.transform_std(record).to_numpy()
 
 
 FILLS = {

@@ -138,7 +138,7 @@ def fill(series, hidden):
     filled["STL"] = whole[hidden]
     filler, table = GapFiller(positions="index", periods=series.periods), series.y.mask(hidden)
     filled[OURS] = filler.fit_transform(table).to_numpy()[hidden]
-    return filled, filler.transform_std(table)[hidden, 0]
+    return filled, filler.transform_std(table).to_numpy()[hidden]
 
 
 def judge(series, length):
@@ -172,7 +172,7 @@ def judge_never(y, hidden):
     y, hidden = y[known[0] : known[1] + 1], hidden[known[0] : known[1] + 1]
     filler, table = GapFiller(positions="index"), y.mask(hidden)
     error = (filler.fit_transform(table) - y)[hidden]
-    x, std = places_of(y), filler.transform_std(table)[hidden, 0]
+    x, std = places_of(y), filler.transform_std(table)[hidden]
     line = np.interp(x[hidden], x[~hidden], y[~hidden]) - y[hidden]
     return (error.pow(2).mean() / line.pow(2).mean()) ** 0.5, 100 * np.mean(
         abs(error) <= 1.96 * std

@@ -83,7 +83,7 @@ def kalman(series, y):
 def ours(series, y):
     table = pd.Series(y, series.y.index[: y.size])
     filler = GapFiller(positions="index", periods=series.periods)
-    return filler.fit_transform(table).to_numpy(), filler.transform_std(table)[:, 0]
+    return filler.fit_transform(table).to_numpy(), filler.transform_std(table).to_numpy()
 
 
 METHODS = {

@@ -63,8 +63,7 @@ def fill_gaps(data):
     frame = data.air.to_pandas()
     kernel = GaussianKernel(5.0) + PeriodicKernel(1.0, 0.05) * GaussianKernel(5.0)
     smoother = AttentionRegressor(kernel, cutoff=6.0, tol=0.01)
-    filler = GapFiller(smoother, positions="index")
-    return filler.set_output(transform="pandas").fit_transform(frame)
+    return GapFiller(smoother).fit_transform(frame)
 
 
 def smooth(data):

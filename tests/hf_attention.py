@@ -18,14 +18,9 @@ import numpy as np
 
 import hf_models as driver
 from positional_embeddings.models import facts as known_facts
+from positional_embeddings.models import keys
 from positional_embeddings.models.attention_layers import attention_layers
-from positional_embeddings.models.configuration import (
-    LENGTH,
-    ORIGINAL,
-    ROTARY_KEYS,
-    nested,
-)
-from positional_embeddings.models.facts import OWN_KEYS
+from positional_embeddings.models.configuration import nested
 
 TOKENS, PADDED, LONGER = 12, 3, 17
 LONGEST, FAR = 64, 5000
@@ -749,8 +744,8 @@ MEANS_ATTENTION = re.compile(
 # What a key is called that has the number of heads of keys.
 KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Keys that are read of all types, or of those whose code reads them, and words that are no keys.
-READ = {*ROTARY_KEYS, LENGTH, ORIGINAL, *OWN_KEYS}
-READ |= {*known_facts.layer_types().lists, *known_facts.layer_types().full_lists}
+READ = {*keys.OF_ALL, keys.LENGTH, keys.ORIGINAL, *keys.OF_SOME}
+READ |= {*known_facts.layer_types()["lists"], *known_facts.layer_types()["full_lists"]}
 READ |= {"causal_conv1d", "causal_conv1d_fn", "causal_conv1d_update", "position_ids"}
 READ |= {
     "rope_type",

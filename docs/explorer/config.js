@@ -227,7 +227,8 @@ export class Model {
     const { config, facts } = this;
     // The code of most models that are known does not read it, whatever it says.
     const isRead = !this.isKnown || "optional" in facts;
-    let kind = isRead ? (config.position_embedding_type ?? "rope") : "rope";
+    const usual = "optional" in facts ? "no" : "rope";
+    let kind = isRead ? (config.position_embedding_type ?? usual) : usual;
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
     if ("unrotated" in facts) kind = "no rotary";
     const rotary = Object.keys(this.published).filter(isRotary);
@@ -457,7 +458,6 @@ export class Model {
     if ("windowless" in facts && !hasOwn(this.config, "sliding_window")) types = facts.windowless;
     if (types.includes(type)) return true;
     if ([null, ...ATTENTION_LAYERS, ...WITHOUT_QUERIES].includes(type)) return false;
-    if (hasOwn(facts.attention?.layers ?? {}, type)) return false;
     const known = [...ATTENTION_LAYERS, ...WITHOUT_QUERIES, ...types].filter((x) => x !== null);
     const what = `hold types of layers of which it is known whether ${this.name} rotates them`;
     const hint = " Leave it out if all layers rotate alike, or make a `RoPE` for each by hand.";

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from positional_embeddings.encodings.dropout import dropout
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -88,4 +89,4 @@ TYPE_ERRORS = {
     "FIREBias(*ones((2, 3)), ones((2, 3)), ones(2), c=np.timedelta64(5, 'D'), threshold=1)": "`c` must have an integer or real dtype, got timedelta64[D]. Pass days_since(c).",
 }
 
-test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, dropout=dropout)

@@ -86,6 +86,10 @@ def test_spans_are_days_where_a_number_is_asked_for(span):
     assert refused(pe.fourier_encoding, x, [2.0, span]) == "days_since(wavelengths[1])"
 
 
+def test_a_count_is_as_many_positions():
+    assert refused(pe.sinusoidal_encoding, 100, 64) == "np.arange(100)"
+
+
 NO_LINE = {
     "text": np.asarray(["a", "b"]),
     "objects": np.asarray(["a", "b"], dtype=object),
@@ -93,7 +97,9 @@ NO_LINE = {
     "an object without axes": np.asarray(dt.date(2024, 1, 1), dtype=object),
     "numbers as objects": np.asarray(DAYS, dtype=object),
     "data set": xarray.Dataset({"a": ("x", DAYS)}),
-    "number": 64,
+    "number": 64.0,
+    "truth": True,
+    "a number of thousands of digits": 10**5000,
     "word": "mask",
     "mask": pe.CausalMask(),
 }

@@ -408,7 +408,7 @@ def test_many_coordinates():
     """Beyond 256 they are not added up by matrix products; a coordinate of 0 adds nothing."""
     x = np.zeros((300, 4))
     x[:200] = np.random.default_rng(0).standard_normal((200, 4))
-    options = {"kernel": "periodic", "period": 5.0, "length_scale": 20.0}
+    options = {"kernel": "periodic", "period": 5.0, "length_scale": np.full(300, 20.0)}
     drawn = random_fourier._spectrum(300, "periodic", 20.0, None, 5.0, False)
     rows = [row.split() for row in random_fourier._digits(drawn, 4, 0)]
     frequencies = np.asarray(rows, dtype=float)

@@ -53,6 +53,7 @@ def judge(name: str, call: Call, argument: str, one: Input) -> str:
     with time_limit(), warnings.catch_warnings(action="error"):
         # Of weights that differ too much for bands.
         warnings.filterwarnings("ignore", "Fewer than 10 samples")
+        warnings.filterwarnings("ignore", ".* farther outside of the samples")
         if one.group in ("huge", "values"):
             tracemalloc.start()
         try:

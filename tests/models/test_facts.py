@@ -26,7 +26,7 @@ FOLDERS = hf_models.folders()
 # Folders that each run drives; `--long` drives all of them, as `make models` does.
 QUICK = ("cohere2", "gemma2", "gpt2", "qwen2")
 SEED = os.environ.get("FACTS_SEED", "0")
-DRAWN = random.Random(SEED).sample(FOLDERS, min(12, len(FOLDERS)))  # noqa: S311
+DRAWN = random.Random(SEED).sample(FOLDERS, min(40, len(FOLDERS)))  # noqa: S311
 SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim")
 
 
@@ -37,6 +37,7 @@ def _one_thread_and_no_hub():
     torch.set_num_threads(1)  # for many small arrays
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
+        importlib.import_module("transformers.modeling_utils")  # takes seconds
         yield
     torch.set_num_threads(count)
 
@@ -209,6 +210,7 @@ def release(version):
     return tuple(int(number) for number in version.split(".")[:2])
 
 
+@pytest.mark.long
 def test_types_that_are_known_are_types_of_the_installed_version(writer):
     """A newer version than that of the file may have more of them: `make models`."""
     installed = importlib.import_module("transformers").__version__

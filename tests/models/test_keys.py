@@ -34,6 +34,9 @@ def test_rotation_that_a_configuration_switches_off():
     assert layers(nomic | {"rotary_emb_fraction": 1.0}) == layers(nomic)
     with pytest.raises(ValueError, match="`rotary_emb_fraction` must be true or false, got 0"):
         layers(nomic | {"rotary_emb_fraction": 0.5})
+    esm = of_type("esm") | {"position_embedding_type": None}
+    with pytest.raises(ValueError, match="'esm' does: it has no positions, so leave its queries"):
+        layers(esm)
     ours = LLAMA | {"model_type": "ours"}
     assert layers(ours | {"use_rotary_pos_emb": False}, layout="half") == [None, None]
     assert layers(ours | {"use_rotary_pos_emb": True}, layout="half") == [RoPE(64, 8192)] * 2

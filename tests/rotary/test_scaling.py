@@ -414,6 +414,7 @@ CONFIGURATIONS |= {
     "larger heads of full layers": (
         PROPORTIONAL
         | {
+            "model_type": "gemma4_text",
             "global_head_dim": 512,
             "rope_parameters": {"full_attention": PROPORTIONAL["rope_parameters"]},
         },
@@ -435,7 +436,16 @@ CONFIGURATIONS |= {
         {},
         RoPE(64, 99, rotary_dim=16),
     ),
-    "Phi-3-small": (SMALL | {"rope_embedding_base": 1e6}, {}, RoPE(64, 99, 1e6)),
+    "Phi-3-small": (
+        SMALL | {"model_type": "phi3small", "rope_embedding_base": 1e6},
+        {"layout": "half"},
+        RoPE(64, 99, 1e6),
+    ),
+    "a base that the code of the type does not name": (
+        SMALL | {"rope_embedding_base": 1e6},
+        {},
+        RoPE(64, 99),
+    ),
     "null": (SMALL | {"rope_theta": None, "rope_scaling": None}, {}, RoPE(64, 99)),
     "GPT-J": (
         {"n_embd": 512, "n_head": 8, "n_positions": 99, "rotary_dim": 32, "model_type": "gptj"},

@@ -13,10 +13,10 @@ from positional_embeddings.sklearn import GapFiller
 
 record = co2.load_pandas().data["1988":"1997"]
 gap = (record.index > "1993-02") & (record.index < "1993-08")
-filler = GapFiller(positions="index").set_output(transform="pandas")
+filler = GapFiller()
 broken = record.assign(co2=record.co2.mask(gap))
 filled = filler.fit_transform(broken).co2
-std = filler.transform_std(broken)[:, 0]
+std = filler.transform_std(broken).co2
 
 figure, ax = plt.subplots()
 ax.plot(broken.co2["1992":"1994"], ".", label="kept")

@@ -81,7 +81,9 @@ def remedy_for(name: str, value: Any) -> str:
     if times := remedy_for_times(name, value.data if of_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
+    is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     lines = (
+        (is_count, f"np.arange({value})" if is_count else ""),
         (of_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy

@@ -103,22 +103,17 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     return once(_constants, key, find)
 
 
+_PLAIN = {np.ndarray, type(None)}
+
+
 def form_of(*arrays: Any) -> tuple[Any, ...] | None:
     """Return shapes and dtypes of arrays of NumPy, or None, by which a plan is known.
 
     It is None if one of them is something else, or PyTorch compiles.
     """
-    if is_compiling():
+    if is_compiling() or not _PLAIN.issuperset(map(type, arrays)):
         return None
-    form: list[Any] = []
-    for array in arrays:
-        if type(array) is np.ndarray:
-            form += array.shape, array.dtype
-        elif array is None:
-            form.append(None)
-        else:
-            return None
-    return tuple(form)
+    return tuple([None if array is None else (array.shape, array.dtype) for array in arrays])
 
 
 def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:

@@ -1,12 +1,13 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import form_of, keep
+from positional_embeddings.arrays.kept import form_of, once
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
@@ -230,7 +231,8 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    return attend(*prepared(q, k, v, rules, options), q, k, v)
+    prepare = planned if isinstance(positions, KVStep) else prepared
+    return attend(*prepare(q, k, v, rules, options), q, k, v)
 
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
@@ -345,23 +347,27 @@ def attention_weights(
 _PLAIN_TYPES = {type(None), bool, int, float}
 
 
-def prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
+def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
+    """Do what `prepared` does in the step of a cache, which has a plan for each form of call."""
+    form = _form(q, k, v, rules, options)
+    if form is None:
+        return prepared(q, k, v, rules, options)
+    find = partial(prepared, q, k, v, rules, options, is_kept=True)
+    scores, way = once(rules.positions._plans, form, find)
+    return scores.with_sinks(rules.sinks), way
+
+
+def prepared(
+    q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
+) -> Prepared:
     """Check a call, and return its scores and the way to compute.
 
-    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
+    Nothing is kept of a call but in the step of a cache. What is kept for further calls has arrays
+    for mask and bias, which are not asked again.
     """
-    step = rules.positions if isinstance(rules.positions, KVStep) else None
-    form = None if step is None else _form(q, k, v, rules, options)
-    plan: Prepared | None = None if step is None else (step._plans or {}).get(form)
-    if plan is not None:
-        scores, way = plan
-        return scores.with_sinks(rules.sinks), way
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options).with_seen_keys()
+    scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
     way = choose(scores, q, k, v)
-    if step is not None and form is not None:
-        scores = scores.with_arrays() if way is at_once.attend else scores
-        keep(step._plans, form, (scores.with_sinks(None), way))
-    return scores, way
+    return (scores.with_arrays() if is_kept and way is at_once.attend else scores), way
 
 
 def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

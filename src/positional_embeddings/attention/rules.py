@@ -68,12 +68,14 @@ class Rules(NamedTuple):
         arrays: dict[str, Array] = {}
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
+            if value is None:
+                continue
             if isinstance(value, Mask | Bias):
                 for key, array in value._arrays().items():
                     arrays[f"{name}.{key}"] = array
             elif isinstance(value, KVStep):
                 arrays[POSITIONS] = value.positions
-            elif not (value is None or (callable(value) and name in ("mask", "bias"))):
+            elif not (callable(value) and name in ("mask", "bias")):
                 arrays[name] = value
         return arrays
 
@@ -85,12 +87,12 @@ class Rules(NamedTuple):
             checks.real_floating(space.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
-        scale, softcap = self.scale, self.softcap
-        if scale is not None:
-            scale = checks.positive_number("scale", scale)
-        if softcap is not None:
-            softcap = checks.positive_number("softcap", softcap)
-        return self._replace(scale=scale, softcap=softcap)
+        rules = self
+        if self.scale is not None:
+            rules = rules._replace(scale=checks.positive_number("scale", self.scale))
+        if self.softcap is not None:
+            rules = rules._replace(softcap=checks.positive_number("softcap", self.softcap))
+        return rules
 
     def checked_positions(
         self, arrays: dict[str, Array], axes: tuple[int, int], space: Space

@@ -78,17 +78,6 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than their neighbours."""
         return self.at.global_queries(self.mask) if self.has_reach else ()
 
-    def with_seen_keys(self) -> "Scores":
-        """Return the same scores, with what the mask says of the keys that no query sees."""
-        if not self.has_reach:
-            return self
-        keys = self.layout.keys
-        some, every = self.at.reach(self.mask, ((0, self.layout.queries.size),))
-        seen, is_masked = keys if some == keys.ranges else span_of(*some), some != every
-        if seen is self.seen and is_masked is self.is_masked:
-            return self
-        return self._replace(seen=seen, is_masked=is_masked)
-
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
@@ -240,7 +229,11 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     if not (bias is None or callable(bias)):
         bias = layout.align("bias", bias, *lengths, space)
     scale = layout.default_scale if rules.scale is None else rules.scale
+    seen, is_masked = layout.keys, mask is not None
+    if isinstance(mask, Mask) and not space.is_compiling:
+        some, every = at.reach(mask, ((0, lengths[0]),))
+        seen, is_masked = seen if some == seen.ranges else span_of(*some), some != every
     of_result = options.return_lse, options.block_size
-    of_keys = layout.keys, mask is not None
+    of_keys = seen, is_masked
     scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)
     return scores if rules.sinks is None else scores.with_sinks(rules.sinks)

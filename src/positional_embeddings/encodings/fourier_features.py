@@ -474,8 +474,9 @@ class FourierFeatures(checks.CheckedLayer):
             wave. With fewer than 4, a neighbouring peak may be found.
         count : int, optional
             Number of different points, at least half a cycle of the fastest wave apart, that the
-            encoding is a sum of. If None, one. If the encoding holds fewer, the further points are
-            noise of small strength, and the others move a little.
+            encoding is a sum of; at most the number of features. If None, one. If the encoding
+            holds fewer, the further points are noise of small strength, and the others move a
+            little.
         return_strength : bool, default False
             Also return how strong each point is in the encoding.
 
@@ -520,6 +521,9 @@ class FourierFeatures(checks.CheckedLayer):
         space = space_of(encoding=encoding)
         self._check_encoding("encoding", encoding, space)
         most = 1 if count is None else checks.feature_count("count", count)
+        if most > 2 * len(self.frequencies):
+            what = f"be at most {2 * len(self.frequencies)}, the number of features"
+            raise wrong_value("count", what, most)
         with namespace.quiet():  # a wave along one coordinate has no cycle along others
             grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
@@ -537,7 +541,11 @@ class FourierFeatures(checks.CheckedLayer):
         if namespace.is_real_number(by) or isinstance(by, list | tuple):
             numbers = features.one_or_each("by", by, checks.finite_number)
             # Integers that floats round are exact as integers.
-            are_far = all(isinstance(x, int) for x in numbers) and max(map(abs, numbers)) > 2**53
+            farthest = max(map(abs, numbers))
+            are_far = all(isinstance(x, int) for x in numbers) and farthest > 2**53
+            bits = space.xp.iinfo(space.integer).bits - 1 if are_far else 63
+            if farthest >= 2**bits:
+                raise wrong_value("by", f"be within 2**{bits} of 0", shown(by))
             dtype = space.integer if are_far else space.widest
             numbers = numbers[0] if namespace.is_real_number(by) else numbers
             by = space.xp.asarray(numbers, dtype=dtype, device=space.device)

@@ -7,11 +7,19 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import farthest_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import (
+    Array,
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    np,
+    quiet,
+)
 from positional_embeddings.encodings.grid import position_dtype
 
-# The largest position of a frame.
-_FARTHEST_FRAME = 2**48
+# The largest position of a frame, and the most tokens of a part, whose positions are 1.6 GB.
+_FARTHEST_FRAME, _MOST_TOKENS = 2**48, 2**26
 
 # Text of some tokens; (frames, height, width); or (frames, height, width, seconds).
 Part: TypeAlias = int | tuple[int, int, int] | tuple[int, int, int, float]
@@ -113,7 +121,7 @@ def multimodal_positions(
         if isinstance(numbers, list | tuple):
             of_part, extent = _positions_of_grid(name, numbers, merge, rate)
         else:
-            extent = checks.axis_length(name, numbers)
+            extent = checks.positive_integer(name, numbers, most=_MOST_TOKENS)
             of_part = np.broadcast_to(np.arange(extent), (3, extent))
         positions.append(start + of_part)
         following = max(following, int(positions[-1].max()) + 1)
@@ -134,7 +142,7 @@ def _positions_of_grid(
         what = "be an integer, (frames, height, width) or (frames, height, width, seconds)"
         raise wrong_value(name, what, came)
     frames, height, width = (checks.positive_integer(name, n) for n in numbers[:3])
-    checks.axis_length(f"prod({name}[:3])", frames * height * width)
+    checks.positive_integer(f"prod({name}[:3])", frames * height * width, most=_MOST_TOKENS)
     if height % merge or width % merge:
         what = f"have a height and a width that `spatial_merge_size` = {merge} divides"
         raise wrong_value(name, what, came)
@@ -145,8 +153,9 @@ def _positions_of_grid(
             hint = " It is in the `vision_config` of the model."
             what = f"be given for the seconds of `{name}`"
             raise wrong_value("tokens_per_second", what, "None", hint)
-        step = float(np.float32(rate) * np.float32(seconds))
-        if frames * step > _FARTHEST_FRAME:
+        with quiet():
+            step = float(np.float32(rate) * np.float32(seconds))
+        if not frames * step <= _FARTHEST_FRAME:
             raise wrong_value(name, f"have frames at positions below {_FARTHEST_FRAME}", came)
     # In float32, as in the models: whole numbers are cut off products that are rounded in it.
     time = (np.arange(frames, dtype=np.float32) * np.float32(step)).astype(np.int64)

@@ -22,6 +22,9 @@ from positional_embeddings.encodings.features import (
 
 Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
+# Of more coordinates the samples of a table are meant, more often than not.
+_MOST_COORDINATES = 2**8
+
 # Frequencies in cycles stay below the range of a float32, also in heavy tails.
 _HIGHEST_FREQUENCY = 2.0**100
 
@@ -47,7 +50,8 @@ def random_fourier_encoding(
     ----------
     x : array, shape (coordinates, ...)
         Integer or real coordinates of points, along axis 0: pass ``t[None, :]`` for a series
-        `t` of times. Real ones beyond 2**63 give NaN.
+        `t` of times, and ``x.T`` of a table. Real ones beyond 2**63 give NaN. More than 256
+        coordinates need a `length_scale` for each.
     dim : int
         Number of features, positive and even, at most 2**20.
     length_scale : float, or list, tuple or 1-D NumPy array of floats, default 1.0
@@ -130,6 +134,10 @@ def random_fourier_encoding(
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
+    if count > _MOST_COORDINATES and namespace.is_real_number(length_scale):
+        what = f"have at most {_MOST_COORDINATES} coordinates on axis 0 for one `length_scale`"
+        hint = " Pass x.T of a table (samples, columns), or a `length_scale` for each coordinate."
+        raise wrong_value("x", what, f"shape {tuple(x.shape)}", hint)
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = kernel, length_scale, nu, period, orthogonal
     frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)

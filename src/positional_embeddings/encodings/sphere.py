@@ -56,7 +56,8 @@ def spherical_encoding(
     degree : int, optional
         Highest degree, 0 to 1023. Two places are told apart if they are farther from each other
         than about 180 degrees / `degree`. If None, which needs a `kernel`, the least one whose
-        `spherical_truncation_error` is at most `tolerance`.
+        `spherical_truncation_error` is at most `tolerance`; where that is above 255 it has to be
+        given, since the features of a place are many.
     unit : {"degrees", "radians"}, default "degrees"
         Unit of both coordinates. In degrees a place has the same features, to the bit, at
         longitudes 180 and -180; in radians the floats next to :math:`\pm\pi` are two places.

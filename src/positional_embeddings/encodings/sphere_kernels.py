@@ -16,6 +16,7 @@ HIGHEST_DEGREE = 1023  # it has 2**20 features
 _EARTH_RADIUS = 6371.0088  # km, the mean radius of the IUGG
 _LEAST_LENGTH, _MOST_LENGTH = 2.0**-30, 2.0**30  # radians
 _TOLERANCE = 0.01
+_HIGHEST_CHOSEN = 255  # half a MB of a place
 
 
 class Spectrum(NamedTuple):
@@ -83,7 +84,14 @@ def least_degree(spectrum: Spectrum, tolerance: float | None) -> int:
         what = f"be {errors[-1]!r} or more, the error at degree {HIGHEST_DEGREE}"
         hint = " Pass it, a longer `length_scale`, or a `degree`."
         raise wrong_value("tolerance", what, most, hint)
-    return next(degree for degree, error in enumerate(errors) if error <= most)
+    degree = next(degree for degree, error in enumerate(errors) if error <= most)
+    if degree > _HIGHEST_CHOSEN:
+        count = (degree + 1) ** 2
+        what = f"be given for more than 255: it would be {degree}, with {count:,} features, "
+        what += f"{8e-6 * count:.1f} MB of each place"
+        hint = f" Pass degree={degree}, or a longer `length_scale` or a larger `tolerance`."
+        raise wrong_value("degree", what, "None", hint)
+    return degree
 
 
 @host_constant

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
-from positional_embeddings.masks.points import ALL_KEYS, Places, Points, Window, hides_outside
+from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 # Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
@@ -375,9 +375,10 @@ class NeighbourhoodMask(Mask):
             came = f"{self.shape}, {counted(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
 
-    def _check_places(self, at: Places, space: Space) -> None:
+    def _check_places(self, at: Any, space: Space) -> None:
         if at.extent is not None:
-            self._check(*at.extent, space)
+            queries, k_len = at.extent
+            self._check(queries, k_len, space)
 
     def _check_ring(self, window: int) -> None:
         if (size := prod(self.shape)) > window:  # its windows have no end

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
@@ -13,7 +13,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import Places, Points
+from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]
@@ -154,7 +154,7 @@ class PaddingMask(_ByLength):
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
 
-    def _check_places(self, at: Places, space: Space) -> None:  # noqa: ARG002
+    def _check_places(self, at: Any, space: Space) -> None:  # noqa: ARG002
         hint = " Give padding a key position below 0."
         raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
@@ -315,9 +315,10 @@ class SegmentMask(Mask):
             what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
 
-    def _check_places(self, at: Places, space: Space) -> None:
+    def _check_places(self, at: Any, space: Space) -> None:
         if at.extent is not None:
-            self._check(*at.extent, space)
+            queries, k_len = at.extent
+            self._check(queries, k_len, space)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]

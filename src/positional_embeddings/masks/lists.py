@@ -14,7 +14,7 @@ from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import Places, Points
+from positional_embeddings.masks.points import Points
 
 _OF_CSR = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
 _EDGES = f" Edges are {_OF_CSR} scipy.sparse.csr_array((ones, (queries, keys)))."
@@ -241,7 +241,7 @@ class ListMask(Mask):
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")
 
-    def _check_places(self, at: Places, space: Space) -> None:
+    def _check_places(self, at: Any, space: Space) -> None:
         if not at.are_indices:
             what = "have no ListMask with a step whose slots may be no positions"
             raise wrong_value("mask", what, self)

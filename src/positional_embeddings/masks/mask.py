@@ -17,7 +17,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.points import Counted, Places, Points, hides_outside
+from positional_embeddings.masks.points import Counted, Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -234,8 +234,11 @@ class Mask(WeightedLayer):
 
     # What an attention has to know of a mask at positions, and in the ring of a cache.
 
-    def _check_places(self, at: Places, space: Space) -> None:
-        """Check that the mask has a rule for queries and keys at these positions."""
+    def _check_places(self, at: Any, space: Space) -> None:
+        """Check that the mask has a rule for queries and keys at positions of an attention.
+
+        It knows their `lengths`, whether they `are_indices`, and their `extent` if it can be known.
+        """
 
     def _check_ring(self, window: int) -> None:
         """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
@@ -300,7 +303,7 @@ class _Combined(Mask):
         for mask in self.masks:
             mask._check(queries, k_len, space)
 
-    def _check_places(self, at: Places, space: Space) -> None:
+    def _check_places(self, at: Any, space: Space) -> None:
         for mask in self.masks:
             mask._check_places(at, space)
 

@@ -1,6 +1,6 @@
 """Positions at which masks are evaluated, and the rule of a window."""
 
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments.spans import Span, farthest_position
 from positional_embeddings.arrays import dtypes
@@ -108,22 +108,6 @@ class Counted(NamedTuple):
         """Return a bias between queries and keys, (query, key, heads)."""
         at = queries.shifted(self.offset) if self.offset else queries
         return bias._between(at, keys, space)
-
-
-class Places(Protocol):
-    """Positions of queries and keys, wherever these are in memory, as a mask checks them."""
-
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Numbers of queries and keys."""
-
-    @property
-    def are_indices(self) -> bool:
-        """Whether they count the queries and the keys."""
-
-    @property
-    def extent(self) -> tuple[tuple[int, int], int] | None:
-        """The first position of a query and the one after the last, and the one after all keys."""
 
 
 # Pairs of a query and a key: fewer take longer to make small than to compare (a causal mask of 64

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.checks import FeatureCount, OptionalPositiveNumber
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
@@ -99,16 +98,16 @@ class AttentionLayer(checks.CheckedLayer):
     (3, 8, 10, 64)
     """
 
-    num_heads: FeatureCount
-    head_size: FeatureCount
+    num_heads: checks.FeatureCount
+    head_size: checks.FeatureCount
     _: KW_ONLY
     num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
     value_size: Annotated[int | None, checks.optional(checks.feature_count)] = None
     rope: Annotated[RoPE | None, partial(_optional_value, RoPE)] = None
     mask: Annotated[Mask | None, partial(_optional_value, Mask)] = None
     bias: Annotated[Bias | None, partial(_optional_value, Bias)] = None
-    scale: OptionalPositiveNumber = None
-    softcap: OptionalPositiveNumber = None
+    scale: checks.OptionalPositiveNumber = None
+    softcap: checks.OptionalPositiveNumber = None
     window: Annotated[int | None, checks.optional(checks.positive_integer)] = None
     has_sinks: Annotated[bool, checks.boolean] = False
     feature_axis: int | None = None
@@ -226,12 +225,14 @@ class AttentionLayer(checks.CheckedLayer):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
 
-    def _prepared(self, q: Array, k: Array, v: Array, sinks: Array, positions: Any) -> Prepared:
+    def _prepared(
+        self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
+    ) -> Prepared:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
-        is_grouped = self.num_kv_heads != self.num_heads
-        return prepared(q, k, v, rules, Options(self.feature_axis, self.seq_axis, is_grouped))
+        options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
+        return prepared(q, k, v, rules, options, is_kept=is_kept)
 
 
 def attention_layers(
@@ -343,13 +344,12 @@ class _Reader:
 
     def _kind(self, layer: Layer) -> str:
         """Return what the facts call the type of a layer."""
-        known = self.facts.layers
+        known, name = self.facts.layers, self.config.name
         for kind in (str(layer.type), ""):
             if kind in known and layer.type in (None, "full_attention", kind):
                 return kind
         if layer.type is None:
             self.config.needed("layer_types")
-        name = self.config.name
         what = f"hold types of layers that {name} has, {sorted(known)}"
         hint = " Pass `config | {'model_type': ...}` with the type of a model that has it."
         if [*known] == [""]:

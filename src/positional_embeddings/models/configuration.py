@@ -7,31 +7,12 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.models.facts import OWN_KEYS, Attention, facts_of
+from positional_embeddings.models import keys
+from positional_embeddings.models.facts import Attention, facts_of
 
 Values = Mapping[str, Any]
 Config = Values | str | PathLike[str]
 
-# Of two names, the first one counts: it is the one that the code of its models reads.
-BASES = ("rotary_emb_base", "rope_theta", "rope_embedding_base")
-SHARES = ("rotary_pct", "partial_rotary_factor", "rope_pct")
-PARAMETERS = ("rope_scaling", "rope_parameters")
-NUM_LAYERS, LENGTH = "num_hidden_layers", "max_position_embeddings"
-ORIGINAL = "original_max_position_embeddings"
-# The keys of rotation that are read of every type.
-ROTARY_KEYS = ("rope_theta", "partial_rotary_factor", *PARAMETERS)
-
-# Dicts that are read elsewhere or not at all.
-_DICTS = (
-    *(*PARAMETERS, "per_layer_config", "quantization_config", "vision_config", "audio_config"),
-    "protein_encoder_config",
-)
-# What other formats of configurations call sizes.
-_OTHER_SIZES = {
-    NUM_LAYERS: ("num_layers", "n_layers", "n_layer", "depth"),
-    "hidden_size": ("hidden_dim", "d_model", "n_embd", "n_embed", "embed_dim", "dim"),
-    "num_attention_heads": ("num_heads", "n_heads", "n_head", "attention_heads"),
-}
 # How types of parts of a model end.
 _PART = re.compile("[_-](text|vision|audio|vision_encoder|encoder|decoder)(_model)?$")
 # What a flag is called that switches the rotation of a type which is not known.
@@ -58,10 +39,10 @@ class Configuration:
         names = self.facts.names
         published |= {name: published[key] for name, key in names.items() if key in published}
         self.published = published | nested(published)
-        unread = {*OWN_KEYS} - {*self.facts.reads}
+        unread = {*keys.OF_SOME} - {*self.facts.reads}
         given = {key: x for key, x in self.published.items() if key not in unread}
         # None takes the place of a default, but is no base and no share.
-        rotary = (*BASES, *SHARES, *PARAMETERS)
+        rotary = (*keys.BASES, *keys.SHARES, *keys.PARAMETERS)
         defaults = {**self.attention.defaults, **self.facts.defaults}
         plain = {key: value for key, value in defaults.items() if key not in rotary}
         self.values = without_none(plain | given)
@@ -69,7 +50,7 @@ class Configuration:
     def _check_sizes(self, published: Values) -> None:
         """Refuse sizes by the names of another format, in place of those of the type."""
         names, others, missing = self.facts.names, [], []
-        for name, of_others in _OTHER_SIZES.items() if self.facts.is_known else ():
+        for name, of_others in keys.OTHER_SIZES.items() if self.facts.is_known else ():
             own = dict.fromkeys([name, names.get(name, name)])
             found = [key for key in of_others if key in published and key not in names.values()]
             if found and not published.keys() & own:
@@ -89,13 +70,13 @@ class Configuration:
         # Code that all types share reads the first one.
         named = {"is_causal": True} if self.attention.is_causal else {}
         for key, usual in {**named, **self.facts.named}.items():
-            if key in values and (what == "attention" or is_rotary(key)):
+            if key in values and (what == "attention" or keys.is_rotary(key)):
                 self._check_key(key, values[key], usual, what)
         for key, value in {} if self.facts.is_known else values.items():
-            is_read = key in (*ROTARY_KEYS, *OWN_KEYS, self.facts.rotary_switch[0])
+            is_read = key in (*keys.OF_ALL, *keys.OF_SOME, self.facts.rotary_switch[0])
             # False switches nothing on, None says nothing.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
-            if is_rotary(key) and not (is_read or is_off):
+            if keys.is_rotary(key) and not (is_read or is_off):
                 message = (
                     f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} may "
                 )
@@ -140,7 +121,7 @@ class Configuration:
 
     def number_of_layers(self) -> int:
         """Return how many layers there are."""
-        return checks.feature_count(NUM_LAYERS, self.needed(NUM_LAYERS))
+        return checks.feature_count(keys.NUM_LAYERS, self.needed(keys.NUM_LAYERS))
 
 
 def read_config(config: Config) -> dict[str, Any]:
@@ -217,11 +198,6 @@ def nested(config: Values) -> dict[str, Any]:
     parts = {
         name: part
         for name, part in config.items()
-        if isinstance(part, Mapping) and name not in _DICTS and not part.get("model_type")
+        if isinstance(part, Mapping) and name not in keys.DICTS and not part.get("model_type")
     }
     return {f"{name}.{key}": x for name, part in parts.items() for key, x in part.items()}
-
-
-def is_rotary(key: str) -> bool:
-    """Tell whether a key is called like a part of rotation."""
-    return any(part in key for part in ("rope", "rotary", "ntk"))

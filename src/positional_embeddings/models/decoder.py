@@ -474,7 +474,8 @@ class DecoderStep(WeightedLayer):
         cache.buffers[number] = keys, values
         attention = plan.attention
         if attention is None:
-            attention = rule._prepared(q, seen_keys, seen_values, sinks, step)
+            is_kept = form is not None
+            attention = rule._prepared(q, seen_keys, seen_values, sinks, step, is_kept=is_kept)
             keep(self._plans, form, plan._replace(attention=attention))
         scores, way = attention
         return attend(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
@@ -562,12 +563,9 @@ def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int,
     """Return the shapes of queries, keys and values of some tokens."""
     feature, seq = axes.of_four(layer)
     of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-    lengths, shapes = {seq: count, of_batch: batch}, []
-    for heads, size in (
-        (layer.num_heads, layer.head_size),
-        (layer.num_kv_heads, layer.head_size),
-        (layer.num_kv_heads, layer.value_size),
-    ):
-        of_array: Any = lengths | {feature: size, of_heads: heads}
-        shapes.append(tuple([of_array[axis] for axis in range(4)]))
+    of_kv, size = layer.num_kv_heads, layer.head_size
+    shapes: list[Any] = []
+    for heads, features in ((layer.num_heads, size), (of_kv, size), (of_kv, layer.value_size)):
+        shape = {seq: count, of_batch: batch, feature: features, of_heads: heads}
+        shapes.append((shape[0], shape[1], shape[2], shape[3]))
     return shapes

@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-# Keys that count where the code of a model reads them, and for a model that is not known.
-OWN_KEYS = (
-    *("qk_rope_head_dim", "head_dim", "kv_channels", "layer_rope_theta", "no_rope_layers"),
-    *("no_rope_layer_interval", "rotary_emb_base", "rope_embedding_base", "rotary_pct"),
-    *("rope_pct", "rotary_dim", "alibi", "num_attention_heads_per_layer"),
-)
+from positional_embeddings.models import keys
 
 
 class Seen(NamedTuple):
@@ -216,28 +211,6 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
-class LayerTypes(NamedTuple):
-    """What is known of types of layers.
-
-    Parameters
-    ----------
-    known : sequence of str
-        The types of layers in transformers.
-    new_names : mapping
-        Their names for older ones.
-    lists : mapping
-        The keys of lists of types, with what their entries mean if they are no types.
-    full_lists : mapping
-        The keys of lists of the layers with full attention: the type of the others, and the number
-        of the first layer.
-    """
-
-    known: Sequence[str]
-    new_names: Mapping[str, str]
-    lists: Mapping[str, Mapping[str, str]]
-    full_lists: Mapping[str, tuple[str, int]]
-
-
 @cache
 def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
@@ -252,14 +225,20 @@ def models() -> dict[str, dict[str, Any]]:
     return _file()["models"]  # type: ignore[no-any-return]
 
 
-def layer_types() -> LayerTypes:
-    """Return what is known of types of layers."""
-    return LayerTypes(**_file()["layer_types"])
+def layer_types() -> dict[str, Any]:
+    """Return what is known of types of layers.
+
+    That is the types in transformers (`known`), their names for older ones (`new_names`), the keys
+    of lists of types, with what their entries mean if they are no types (`lists`), and the keys of
+    lists of the layers with full attention, with the type of the others and the number of the first
+    layer (`full_lists`).
+    """
+    return _file()["layer_types"]  # type: ignore[no-any-return]
 
 
 def facts_of(model_type: str | None) -> Facts:
     """Return what is known of a `model_type`."""
     known = models().get(str(model_type))
     switch = ("use_rotary_pos_emb", True)
-    unknown = Facts(is_known=False, reads=OWN_KEYS, own_bases=True, rotary_switch=switch)
+    unknown = Facts(is_known=False, reads=keys.OF_SOME, own_bases=True, rotary_switch=switch)
     return unknown if known is None else Facts(**known)

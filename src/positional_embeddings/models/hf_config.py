@@ -1,6 +1,6 @@
 """Arguments of `RoPE` from the rotary parameters of Hugging Face configurations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_args
 
@@ -8,18 +8,8 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.models.configuration import (
-    BASES,
-    LENGTH,
-    ORIGINAL,
-    PARAMETERS,
-    SHARES,
-    Config,
-    Configuration,
-    Values,
-    is_rotary,
-    without_none,
-)
+from positional_embeddings.models import keys
+from positional_embeddings.models.configuration import Config, Configuration, Values, without_none
 from positional_embeddings.models.layers import ATTENTION_LAYERS, Layer, Layers
 from positional_embeddings.rotary.layouts import Layout
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
@@ -31,12 +21,6 @@ LAYOUTS = get_args(Layout)
 # Types of rotary embeddings: those without scaling, and other names of scalings.
 _WITHOUT_SCALING = ("default", "mrope")
 _OTHER_NAMES = {"su": "longrope", "deepseek_yarn": "yarn"}
-
-# Keys of the rotary parameters of all types; the others are the fields of the scaling.
-_COMMON = {
-    *("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section"),
-    *("mrope_interleaved", ORIGINAL, LENGTH),
-}
 
 # Number of positions in the table for patches of images, where a configuration has none.
 _PATCHES = 1024
@@ -58,9 +42,7 @@ def rope_arguments(
     """Return the arguments of the one `RoPE` of a model, or of its layers of a type."""
     model = Model(config)
     if not model.is_rotary:
-        reason = "its configuration switches rotation off"
-        message = f"no `RoPE` rotates as {model.name} does: {reason}."
-        raise ValueError(message)
+        raise _refused(model.name, "its configuration switches rotation off")
     layers = [x for x in model.layers() if x.rotates or x.type in ATTENTION_LAYERS]
     types = sorted({x.type for x in layers if x.rotates and x.type} or ATTENTION_LAYERS)
     if layer_type is not None:
@@ -77,66 +59,18 @@ def rope_arguments(
     raise ValueError(message)
 
 
-class Model:
+class Model(Layers):
     """How the layers of a model rotate, by its configuration and by what is known of its type."""
 
     def __init__(self, config: Config | Configuration, *, must_rotate: bool = True) -> None:
-        self.config = config if isinstance(config, Configuration) else Configuration(config)
-        self.type, self.name = self.config.type, self.config.name
-        self.facts, self.values = self.config.facts, self.config.values
-        self.is_rotary = self._is_rotary(must_rotate=must_rotate)
-        self.config.check_keys("rotation" if must_rotate else "attention")
-        of_bases = [key for label in self.facts.bases.values() for key in label[1:]]
-        self.share_keys = self.facts.share_keys if self.facts.is_known else SHARES
-        for key in {*BASES, *self.share_keys, *of_bases} & self.values.keys():
-            _check_number(key, self.values[key])
-        self.given = self._given_parameters()
-        layers = Layers(self.config, self.given, is_rotary=self.is_rotary)
-        self.labels, self.layers = layers.labels, layers.all
-        self.count, self.types_by = layers.count, layers.by_rule
-
-    def _is_rotary(self, *, must_rotate: bool) -> bool:
-        """Tell whether the configuration switches rotation on; an error if there is none at all."""
-        values, facts = self.values, self.facts
-        # The code of most models that are known does not read it, whatever it says.
-        is_read = not facts.is_known or facts.optional
-        kind = values.get("position_embedding_type", "rope") if is_read else "rope"
-        if checks.boolean("alibi", values.get("alibi", False)):
-            kind = "alibi"
-        kind = "no rotary" if facts.unrotated else kind
-        rotary = [key for key in self.config.published if is_rotary(key)]
-        refused = facts.refused
-        if kind not in ("rope", "rotary") and must_rotate:
-            refused = f"it has {kind} positions, so leave its queries and keys as they are"
-            if facts.unrotated and rotary:
-                refused = f"transformers does not rotate, but code that reads {rotary} may"
-        if refused:
-            message = f"no `RoPE` rotates as {self.name} does: {refused}."
-            raise ValueError(message)
-        key, usual = facts.rotary_switch
-        is_on = values.get(key, usual)
-        if is_on not in (0, 1):
-            raise wrong_value(key, "be true or false", shown(is_on))
-        return kind in ("rope", "rotary") and bool(is_on)
-
-    def _given_parameters(self) -> Values:
-        """Return the rotary parameters as the configuration has them, or the default ones."""
-        facts = self.facts
-        usual: Values = facts.defaults.get("rope_parameters", {})
-        for key in PARAMETERS:
-            given = self.values.get(key, {})
-            if not isinstance(given, Mapping):
-                raise wrong_type(key, "be a dict", f"{given!r}")
-            is_flat = facts.bases and not facts.bases.keys() & given.keys()
-            if given and is_flat and not (key == "rope_scaling" and facts.scaled):
-                what = f"hold a dict for each of {sorted(facts.bases)}, the layers of {self.name}"
-                raise wrong_value(key, what, shown(given))
-            if given:
-                return given
-            if key == "rope_parameters" and key in self.values and key in facts.defaults:
-                what = f"hold parameters, or be left out for the usual ones of {self.type!r}"
-                raise wrong_value(key, what, "{}")
-        return usual
+        config = config if isinstance(config, Configuration) else Configuration(config)
+        is_rotary = _is_rotary(config, must_rotate=must_rotate)
+        config.check_keys("rotation" if must_rotate else "attention")
+        of_bases = [key for label in config.facts.bases.values() for key in label[1:]]
+        self.share_keys = config.facts.share_keys if config.facts.is_known else keys.SHARES
+        for key in {*keys.BASES, *self.share_keys, *of_bases} & config.values.keys():
+            _check_number(key, config.values[key])
+        super().__init__(config, _given_parameters(config), is_rotary=is_rotary)
 
     def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> Arguments:
         """Return the arguments of the `RoPE` of a layer."""
@@ -154,9 +88,9 @@ class Model:
         types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
-        # The fields of a scaling have the names of its parameters, but for one in _COMMON.
+        # The fields of a scaling have the names of its parameters, but for one in keys.COMMON.
         options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
-        known = {option.name for option in options} - {"original_max_position"} | _COMMON
+        known = {option.name for option in options} - {"original_max_position"} | keys.COMMON
         whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
         known = known.union(self.facts.ignored, self.facts.more_parameters.get(kind, ()))
         for key in parameters.keys() - known:
@@ -181,12 +115,12 @@ class Model:
 
     def _seq_len(self, given: int | None, kind: str) -> int:
         """Return the number of positions in the table."""
-        longest: Any = self.values.get(LENGTH, _PATCHES if self.facts.axial else None)
+        longest: Any = self.values.get(keys.LENGTH, _PATCHES if self.facts.axial else None)
         reason = "LongRoPE has other frequencies for long sequences" if kind == "longrope" else ""
         if longest is None:
-            reason = f"the configuration has no {LENGTH!r}"
+            reason = f"the configuration has no {keys.LENGTH!r}"
         else:
-            checks.position_count(LENGTH, longest)
+            checks.position_count(keys.LENGTH, longest)
         if given is None and reason:
             message = f"`seq_len` must be given, as {reason}."
             raise ValueError(message)
@@ -251,24 +185,25 @@ class Model:
     def parameters(self, layer: Layer) -> Arguments:
         """Return the rotary parameters of a layer, with defaults, without None."""
         config, given, bases = self.values, self.given, self.facts.bases
-        default, keys = self.facts.defaults.get("rope_theta", 10_000), self.facts.base_keys or BASES
+        default: Any = self.facts.defaults.get("rope_theta", 10_000)
+        of_base: Any = self.facts.base_keys or keys.BASES
         if bases or self.labels:
             if layer.type not in (bases or self.labels):
                 names = sorted(bases or self.labels)
                 raise wrong_value("layer_type", f"be one of {names}", f"{layer.type!r}")
             if bases:
-                default, *keys = bases[str(layer.type)]
+                default, *of_base = bases[str(layer.type)]
             if self.labels:
                 given = given.get(str(layer.type), {})
             elif layer.type not in self.facts.scaled:
                 given = {}
-        elif ORIGINAL in config:
+        elif keys.ORIGINAL in config:
             # Like transformers, prefer the outer value if there are two.
-            given = {**given, ORIGINAL: config[ORIGINAL]}
-        share = self.facts.defaults.get("partial_rotary_factor", 1.0)
+            given = {**given, keys.ORIGINAL: config[keys.ORIGINAL]}
+        shares, share = self.share_keys, self.facts.defaults.get("partial_rotary_factor", 1.0)
         parameters = {
-            "rope_theta": _first(config, keys, default),
-            "partial_rotary_factor": _first(config, self.share_keys, share),
+            "rope_theta": next((config[key] for key in of_base if key in config), default),
+            "partial_rotary_factor": next((config[key] for key in shares if key in config), share),
             **without_none(given),
         }
         if given.get("truncate", True) is None:
@@ -298,16 +233,16 @@ class Model:
             return NTKScaling(checks.positive_number("alpha", parameters["alpha"]))
         if "original_max_position" in names:
             # Like transformers, dynamic scaling ignores it.
-            if ORIGINAL in parameters and kind != "dynamic":
-                original = checks.position_count(ORIGINAL, parameters[ORIGINAL])
+            if keys.ORIGINAL in parameters and kind != "dynamic":
+                original = checks.position_count(keys.ORIGINAL, parameters[keys.ORIGINAL])
             else:
-                original = self.config.needed(LENGTH)
+                original = self.config.needed(keys.LENGTH)
             given["original_max_position"] = original
             if "short_mscale" in parameters:  # of PhiMoE
                 name = "long_mscale" if seq_len > original else "short_mscale"
                 given["attention_factor"] = checks.positive_number(name, parameters.get(name))
             if kind in ("yarn", "longrope") and "factor" not in given:
-                given["factor"] = self.config.needed(LENGTH) / original
+                given["factor"] = self.config.needed(keys.LENGTH) / original
         for option in options:
             name = option.name
             if name.startswith("beta") and not given.get(name):
@@ -317,6 +252,53 @@ class Model:
                 message = f"the rotary parameters of {kind!r} must have {name!r}, got {came}."
                 raise ValueError(message)
         return SCALINGS[kind](**given)  # type: ignore[no-any-return]
+
+
+def _is_rotary(config: Configuration, *, must_rotate: bool) -> bool:
+    """Tell whether a configuration switches rotation on; an error if there is none at all."""
+    values, facts = config.values, config.facts
+    usual: Any = "no" if facts.optional else "rope"
+    # The code of most models that are known does not read it, whatever it says.
+    is_read = facts.optional or not facts.is_known
+    kind = values.get("position_embedding_type", usual) if is_read else usual
+    kind = "alibi" if checks.boolean("alibi", values.get("alibi", False)) else kind
+    kind = "no rotary" if facts.unrotated else kind
+    refused = facts.refused
+    if kind not in ("rope", "rotary") and must_rotate:
+        refused = f"it has {kind} positions, so leave its queries and keys as they are"
+        rotary = [key for key in config.published if keys.is_rotary(key)]
+        if facts.unrotated and rotary:
+            refused = f"transformers does not rotate, but code that reads {rotary} may"
+    if refused:
+        raise _refused(config.name, refused)
+    key, usual = facts.rotary_switch
+    is_on = values.get(key, usual)
+    if is_on not in (0, 1):
+        raise wrong_value(key, "be true or false", shown(is_on))
+    return kind in ("rope", "rotary") and bool(is_on)
+
+
+def _refused(name: str, reason: str) -> ValueError:
+    return ValueError(f"no `RoPE` rotates as {name} does: {reason}.")
+
+
+def _given_parameters(config: Configuration) -> Values:
+    """Return the rotary parameters as a configuration has them, or the default ones."""
+    facts = config.facts
+    for key in keys.PARAMETERS:
+        given: Any = config.values.get(key, {})
+        if not isinstance(given, Mapping):
+            raise wrong_type(key, "be a dict", f"{given!r}")
+        is_flat = facts.bases and not facts.bases.keys() & given.keys()
+        if given and is_flat and not (key == "rope_scaling" and facts.scaled):
+            what = f"hold a dict for each of {sorted(facts.bases)}, the layers of {config.name}"
+            raise wrong_value(key, what, shown(given))
+        if given:
+            return given
+        if key == "rope_parameters" and key in config.values and key in facts.defaults:
+            what = f"hold parameters, or be left out for the usual ones of {config.type!r}"
+            raise wrong_value(key, what, "{}")
+    return facts.defaults.get("rope_parameters", {})  # type: ignore[no-any-return]
 
 
 def _axial(
@@ -338,10 +320,5 @@ def alternating_frequencies(dim: int, base: float, _: int, /) -> Scaled:
 
 def _check_number(key: str, value: Array) -> None:
     """Check a base, or the share of features that rotates."""
-    if checks.positive_number(key, value) > 1 and key in SHARES:
+    if checks.positive_number(key, value) > 1 and key in keys.SHARES:
         raise wrong_value(key, "be at most 1", value)
-
-
-def _first(values: Values, keys: Iterable[str], default: Any) -> Any:
-    """Return the value of the first key that is there, or the default."""
-    return next((values[key] for key in keys if key in values), default)

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.models.configuration import NUM_LAYERS, Configuration, Values
+from positional_embeddings.models import keys
+from positional_embeddings.models.configuration import Configuration, Values
 from positional_embeddings.models.facts import layer_types
 
 # Types of layers whose queries and keys rotate if nothing else is known, and those without any.
@@ -30,20 +31,21 @@ _SIZES = ("num_attention_heads", "head_dim", "num_key_value_heads", "v_head_dim"
 
 
 class Layers:
-    """The layers of a configuration, of which `parameters` are what it says of their rotation."""
+    """The layers of a configuration, whose rotary parameters are `given`."""
 
-    def __init__(self, config: Configuration, parameters: Values, *, is_rotary: bool) -> None:
-        self.config, self.facts, self.values = config, config.facts, config.values
-        self.parameters, self.is_rotary = parameters, is_rotary
-        self.labels = [name for name, x in parameters.items() if isinstance(x, Mapping)]
+    def __init__(self, config: Configuration, given: Values, *, is_rotary: bool) -> None:
+        self.config, self.type, self.name = config, config.type, config.name
+        self.facts, self.values, self.given = config.facts, config.values, given
+        self.is_rotary = is_rotary
+        self.labels = [name for name, x in given.items() if isinstance(x, Mapping)]
 
     def count(self) -> int:
         """Return the number of layers, of the list of their types if the configuration has none."""
-        if NUM_LAYERS not in self.values and (types := self.listed()):
+        if keys.NUM_LAYERS not in self.values and (types := self._listed()):
             return len(types)
         return self.config.number_of_layers()
 
-    def all(
+    def layers(
         self, count: int | None = None, rule: Callable[[int], Sequence[Any] | None] | None = None
     ) -> list[Layer]:
         """Return the layers; if their number is not given, enough to see all kinds.
@@ -54,7 +56,7 @@ class Layers:
         flags = self.config.listed("no_rope_layers") or bases
         name = "no_rope_layer_interval"
         interval = checks.non_negative_integer(name, self.values.get(name, 0))
-        types = self.listed() or (rule and rule(count or 1))
+        types = self._listed() or (rule and rule(count or 1))
         types = types or self._default_types(count, flags, interval)
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
         entries, count = min(len(types), len(flags)), count or len(types)
@@ -65,27 +67,27 @@ class Layers:
         return [
             Layer(
                 name,
-                bool(flags[i]) and self.is_rotary and self.rotates(name),
+                bool(flags[i]) and self.is_rotary and self._rotates(name),
                 own_bases.get(i),
                 *self._sizes(str(name), own.get(i, {})),
             )
             for i, name in enumerate(types[:count])
         ]
 
-    def listed(self) -> list[str]:
+    def _listed(self) -> list[str]:
         """Return the types of layers that the configuration lists, by their newest names."""
         layers = layer_types()
-        known = {*layers.known, *self.labels, *self.facts.bases, *(self.facts.rotates or ())}
-        for key, meanings in layers.lists.items():
+        known = {*layers["known"], *self.labels, *self.facts.bases, *(self.facts.rotates or ())}
+        for key, meanings in layers["lists"].items():
             names = [meanings.get(str(name), name) for name in self.config.listed(key)]
-            types = [layers.new_names.get(str(name), name) for name in names]
+            types = [layers["new_names"].get(str(name), name) for name in names]
             if unknown := [name for name in types if name not in known]:
                 what = f"hold types of layers that are known, {sorted({*known, *meanings})}"
                 raise wrong_value(key, what, shown(unknown[0]))
             if types:  # which blocks have again and again
                 count = self.config.number_of_layers() if key == "block_types" else len(types)
                 return (types * count)[:count]
-        for key, (others, first) in layers.full_lists.items():
+        for key, (others, first) in layers["full_lists"].items():
             if full := self.config.listed(key):
                 numbers = range(first, first + self.config.number_of_layers())
                 return ["full_attention" if i in full else others for i in numbers]
@@ -93,30 +95,30 @@ class Layers:
 
     def _default_types(self, count: int | None, flags: list[Any], interval: int) -> list[Any]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
-        usual = self.values.get(NUM_LAYERS, interval or 1)
-        some = count or len(flags) or checks.feature_count(NUM_LAYERS, usual)
-        types = self.by_rule(self.facts.types, some) if self.facts.types else []
-        if types and (count is not None or any(map(self.rotates, types))):
+        usual = self.values.get(keys.NUM_LAYERS, interval or 1)
+        some = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, usual)
+        types = self.types_by(self.facts.types, some) if self.facts.types else []
+        if types and (count is not None or any(map(self._rotates, types))):
             return types
         names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
         if names and count is not None:
             self.config.needed("layer_types")
         return names or [None] * some
 
-    def by_rule(self, rule: Values, count: int) -> list[str]:
+    def types_by(self, rule: Values, count: int) -> list[str]:
         """Return the types of layers by a rule."""
-        keys = [rule.get(name, name) for name in ("key", "at_key")]
-        given: Any = {keys[0]: rule["every"], keys[1]: rule["at"], **self.values}
-        every, at = checks.positive_integer(keys[0], given[keys[0]]), given[keys[1]]
-        at = checks.integer(keys[1], at)
+        key, at_key = (rule.get(name, name) for name in ("key", "at_key"))
+        given: Any = {key: rule["every"], at_key: rule["at"], **self.values}
+        every = checks.positive_integer(key, given[key])
+        at = checks.integer(at_key, given[at_key])
         others = self.config.listed(rule.get("flags", ""))
         others = others or [(i - at) % every != 0 for i in range(count)]
         types = [rule["others" if is_other else "type"] for is_other in others]
         return [*types[:-1], rule.get("last", types[-1])]
 
-    def rotates(self, layer_type: str | None) -> bool:
+    def _rotates(self, layer_type: str | None) -> bool:
         """Tell whether a type of layers rotates; an error if it may, and nothing is known."""
-        if self.parameters.get(str(layer_type), self.parameters) is None:
+        if self.given.get(str(layer_type), self.given) is None:
             return False
         rotating: Any = self.facts.rotates
         if rotating is None:
@@ -125,10 +127,8 @@ class Layers:
             rotating = self.facts.windowless
         if layer_type in rotating or layer_type in (None, *ATTENTION_LAYERS, *_WITHOUT_QUERIES):
             return layer_type in rotating
-        if layer_type in (self.config.attention.layers or ()):
-            return False
         known = sorted({*ATTENTION_LAYERS, *_WITHOUT_QUERIES, *filter(None, rotating)})
-        what = f"hold types of layers of which it is known whether {self.config.name} rotates them"
+        what = f"hold types of layers of which it is known whether {self.name} rotates them"
         hint = " Leave it out if all layers rotate alike, or make a `RoPE` for each by hand."
         raise wrong_value("layer_types", f"{what}, {known}", repr(layer_type), hint)
 
@@ -145,10 +145,10 @@ class Layers:
 
     def _sizes(self, layer_type: str, own: Values) -> list[int | None]:
         """Return the sizes of a layer that are not those of all, None for the others."""
-        keys = self.facts.own.get(layer_type, {})
+        own_keys = self.facts.own.get(layer_type, {})
         found = []
         for name in _SIZES:
-            key = self.config.chosen(keys.get(name))
+            key = self.config.chosen(own_keys.get(name))
             value = own.get(name, self.values.get(str(key)))
             found.append(checks.optional(checks.feature_count)(key or name, value))
         return found

@@ -260,10 +260,6 @@ class RoPE(checks.CheckedLayer):
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
         rotation = self._tables.rotations.get(key) or self._prepared(key, x, positions, out=out)
-        return self._fit_at(rotation, positions, offset)
-
-    def _fit_at(self, rotation: Rotation, positions: Array, offset: int) -> Fit:
-        """Return what rotates arrays of a form that was checked."""
         space, target = rotation.space, rotation.target
         doubled = rotation.way is rotate_doubled
         return Fit(rotation, *self._tables.at(target, positions, offset, space, doubled=doubled))

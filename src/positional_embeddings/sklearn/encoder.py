@@ -41,12 +41,12 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     encoding : str, default "auto"
         One of:
 
-        - "auto": each column by what it holds. Dates are "cyclic" with `periods`. Without them,
-          dates are "cyclic" with those of the day, the week and the year that they cover for the
-          most part, and "fourier" if they cover none; the time itself is a column, too, if they
-          cover the longest of these twice, or none. Latitude and longitude, which their names
-          tell, are "spherical" of degree 6; a longitude alone is "cyclic". Other numbers are
-          "cyclic" with `periods`, else "fourier". With `wavelengths` all columns are "fourier";
+        - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
+          what they tell of the day, the week and the year (see Notes), else "fourier"; if they
+          cover the longest of these 1.9 times, or none, the time itself joins them. Latitude and
+          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
+          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
+          all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
@@ -57,7 +57,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "day", "week", "month", "quarter" and "year" by the calendar, or spans: timedeltas (of
         Python, NumPy or pandas), texts such as "24h", "90min" and "29.53D", and offsets of pandas.
     harmonics : int or list of int, default 3
-        Harmonics of each period with "cyclic" and "auto", or one number for each period.
+        Harmonics of each period with "cyclic" and "auto", or one number for each period; without
+        `periods` the most of the day, the week and the year.
     trend : bool, default False
         Whether "auto" adds times, and numbers that are no places, as columns: -1 at the least and
         1 at the largest value that `fit` saw.
@@ -100,6 +101,12 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
+    Dates tell a part of the calendar if their median step is at most half of it, or if their steps
+    have none in common: what they are beyond multiples of the median one fills more than 6 of 12
+    cells. It has as many harmonics as half of the cells that have dates, of 4 cells for each of
+    `harmonics`; a cell counts from a tenth of the mean count on. If the dates cover less than 1.9
+    of it, a longest gap of phases above 0.11 leaves one harmonic, and above 0.42 none.
+
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy's.
 

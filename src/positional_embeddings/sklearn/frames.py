@@ -18,6 +18,14 @@ from positional_embeddings.arrays.errors import (
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.times import dates
 
+# Turns of angles, what is their angle in radians, and how it is found again; and the fewest values
+# near either end of a turn.
+_TURNS = [
+    (360.0, "np.deg2rad(angle)", "np.rad2deg(np.arctan2(y, x))"),
+    (2 * np.pi, "angle", "np.arctan2(y, x)"),
+]
+_LEAST_AT_END = 3
+
 # A table or a series of pandas or polars, or an array.
 Table: TypeAlias = Any
 
@@ -181,21 +189,21 @@ def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
 
 
 def warn_of_angles(name: str, values: HostArray) -> None:
-    """Warn of numbers that pass from one end of a turn to the other, in their order."""
+    """Warn of numbers that go, in their order, from one end of a turn to the other as angles do."""
     steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
-    for turn, radians in (360.0, "np.deg2rad(angle)"), (2 * np.pi, "angle"):
-        is_within = low >= 0 or max(-low, high) <= turn / 2
-        is_turn = is_within and 0.9 * turn <= high - low <= turn and np.unique(values).size >= 5
+    for turn, angle, back in _TURNS:
+        is_turn = low >= 0 or max(-low, high) <= turn / 2
+        is_turn = is_turn and 0.9 * turn <= high - low <= turn
+        ends = values[values < low + turn / 4], values[values > high - turn / 4]
+        is_turn = is_turn and min(np.unique(end).size for end in ends) >= _LEAST_AT_END
         half_turns = (steps > 0.35 * turn) & (steps < 0.65 * turn)
         if is_turn and np.count_nonzero(steps > 0.8 * turn) > np.count_nonzero(half_turns):
-            two = f"x = np.cos({radians}) and y = np.sin({radians})"
-            back = "np.arctan2(y, x)"
-            back = back if turn < 7 else f"np.rad2deg({back})"
             message = (
                 f"{name} looks like angles: steps go from one end of {turn:.5g} to the other, "
             )
-            message += "and the mean of both ends is opposite to them. Take two columns, "
-            warn_caller(f"{message}{two}, and {back} % {turn:.5g} of the result.")
+            message += "and the mean of both ends is opposite to them. Take two columns, x = "
+            message += f"np.cos({angle}) and y = np.sin({angle}), and {back} % {turn:.5g} of both."
+            warn_caller(message)
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:
