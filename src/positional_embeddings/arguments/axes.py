@@ -69,6 +69,11 @@ def given_or_first(
     return or_first(*options.values())
 
 
+def hint_of_last(feature: int, fits: bool, verb: str = "Pass") -> str:  # noqa: FBT001
+    """Return the way on where features are on the first axis, and would fit on the last one."""
+    return f" {verb} feature_axis=-1, seq_axis=-2 if features are last." * (feature == 0 and fits)
+
+
 def or_first(*axes: int | None) -> list[int]:
     """Return axes in the order of the seed, the first ones where they are None."""
     return [first if axis is None else axis for first, axis in enumerate(axes)]
@@ -233,7 +238,8 @@ def target_of(
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
         what = f"have {counted(size, 'feature')} (`{size_name}`) on axis {feature}"
-        raise wrong_value(name, what, f"shape {shape}")
+        hint = hint_of_last(feature, shape[-1] == size, "Make the layer with")
+        raise wrong_value(name, what, f"shape {shape}", hint)
     strides = space.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     order: Order = "F" if is_inner else "C"

@@ -93,9 +93,11 @@ class Positions(NamedTuple):
         Where positions are given there is a mask: one rule for what is not finite.
         """
         mask, slots = rules.mask, self.slots
-        checks.left_out("where `positions` are given", offset=rules.offset)
-        for name in ("mask", "bias"):
-            self._check_indices(name, getattr(rules, name))
+        if rules.offset is not None:
+            checks.left_out("where `positions` are given", offset=rules.offset)
+        if slots is not None:
+            self._check_indices("mask", mask)
+            self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
             mask._check_places(self, space)
             if slots and slots.window is not None and not space.is_compiling:
@@ -104,7 +106,8 @@ class Positions(NamedTuple):
             of_ring = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = of_ring if mask is None else mask | of_ring
         at = self if self.first is None else Counted(self.first, self.keys.shape[0])
-        return rules._replace(mask=NOTHING if mask is None else mask, offset=None), at
+        mask = NOTHING if mask is None else mask
+        return rules if mask is rules.mask else rules._replace(mask=mask), at
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""
@@ -167,7 +170,7 @@ class Positions(NamedTuple):
 
     def _check_indices(self, name: str, rule: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
+        if rule is None or isinstance(rule, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         what = f"be a `{kind}` with a step of a cache"
@@ -201,13 +204,13 @@ def positions_of(
     k: Array,
     positions: Array,
     key_positions: Array,
-    options: tuple[int | None, int | None],
+    of_q: tuple[int, int],
     space: Space,
 ) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
-    feature, seq = axes.feature_and_seq_axis(*options, q, "q")
+    feature, seq = of_q
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
             of_queries = f"of {counted(q.shape[seq], 'query')}"

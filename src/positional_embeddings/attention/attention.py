@@ -343,10 +343,6 @@ def attention_weights(
         return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-# Types of numbers and options by which a step knows a call again: True is not 1.
-_PLAIN_TYPES = {type(None), bool, int, float}
-
-
 def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
     """Do what `prepared` does in the step of a cache, which has a plan for each form of call."""
     form = _form(q, k, v, rules, options)
@@ -375,23 +371,15 @@ def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple
 
     A mask of numbers is known by its value, a bias by itself.
     """
-    mask, bias = rules.mask, rules.bias
-    plain = rules.scale, rules.softcap, *options
-    arrays, types = form_of(q, k, v, rules.sinks), tuple(map(type, plain))
-    if not (
-        arrays is not None
-        and rules.offset is rules.key_positions is None
-        and _PLAIN_TYPES.issuperset(types)
-        and (mask is None or isinstance(mask, Mask))
-        and (bias is None or isinstance(bias, Bias))
-    ):
-        return None
-    form = arrays, mask, bias, id(bias), types, plain
+    arrays = form_of(q, k, v, rules.sinks)
+    of_rules = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
+    asked = *of_rules, *options
+    form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
     try:
         hash(form)
-    except TypeError:  # of what a function of the user is
+    except TypeError:  # of arrays, and perhaps of what a function of the user is
         return None
-    return form
+    return None if arrays is None else form
 
 
 def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:

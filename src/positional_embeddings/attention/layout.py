@@ -218,10 +218,12 @@ def _check_arrays(
             raise wrong_type(name, required, dtype_name(array.dtype))
     if checks.known_to_differ(k.shape[feature], q.shape[feature]):
         required = f"have the features of `q`, {q.shape[feature]} on axis {feature}"
-        raise wrong_value("k", required, f"shape {k.shape}")
+        hint = axes.hint_of_last(feature, k.shape[-1] == q.shape[-1])
+        raise wrong_value("k", required, f"shape {k.shape}", hint)
     if any(map(checks.known_to_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
         required = f"have the shape of `k` but for its features on axis {feature}"
-        raise wrong_value("v", required, f"{v.shape} with {k.shape}")
+        hint = axes.hint_of_last(feature, v.shape[:-1] == k.shape[:-1])
+        raise wrong_value("v", required, f"{v.shape} with {k.shape}", hint)
 
 
 def check_axis_counts(arrays: dict[str, Array]) -> None:

@@ -393,7 +393,8 @@ class DecoderCache(WeightedLayer):
 class DecoderStep(WeightedLayer):
     """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
 
-    `DecoderCache.step` makes it.
+    `DecoderCache.step` makes it. With NumPy layers that are alike ask their mask and their bias
+    once, also the arrays and functions in these.
 
     Parameters
     ----------
@@ -537,7 +538,7 @@ def _token_rotation(rope: RoPE, at: int, q: HostArray, k: HostArray) -> Rotate:
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
     def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-        both = fit.rotate(np.concat([q, k], axis=axis))
+        both = fit(np.concat([q, k], axis=axis))
         return both[queries], both[keys]
 
     return rotate

@@ -7,6 +7,7 @@ scalar product of two rotated vectors depends on the distance of their positions
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from os import PathLike
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,6 @@ from positional_embeddings.arrays.namespace import (
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.rotate import (
-    Fit,
     Rotation,
     check_installed,
     prepared,
@@ -254,15 +254,16 @@ class RoPE(checks.CheckedLayer):
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
         fit = self._fit(x, positions, offset, out)
-        return fit.rotate(x, inverse=inverse, divisor=divisor, out=out)
+        return fit(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Fit:
+    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
         rotation = self._tables.rotations.get(key) or self._prepared(key, x, positions, out=out)
         space, target = rotation.space, rotation.target
         doubled = rotation.way is rotate_doubled
-        return Fit(rotation, *self._tables.at(target, positions, offset, space, doubled=doubled))
+        cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
+        return partial(rotate, cos=cos, sin=sin, rotation=rotation)
 
     def _prepared(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None

@@ -1,5 +1,6 @@
 """Cosine and sine of a step's positions, made once for the queries and keys of all layers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import call_key, frozen_copy, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.rotate import Fit, doubled_tables, prepared, rotate_doubled
+from positional_embeddings.rotary.rotate import doubled_tables, prepared, rotate, rotate_doubled
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class RotaryTables(WeightedLayer):
     rope: Any
     cos_sin: Any = array_field()
     # By the forms of arrays of NumPy or CuPy what rotates them, by these tables.
-    _plans: dict[Any, "Fit"] = field(init=False, repr=False, compare=False)
+    _plans: dict[Any, Callable[..., Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
@@ -91,10 +92,11 @@ class RotaryTables(WeightedLayer):
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        return self._fit(x, out).rotate(x, inverse=inverse, divisor=divisor, out=out)
+        fit = self._fit(x, out)
+        return fit(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _fit(self, x: Array, out: Array = None) -> "Fit":
-        """Check an array, and return what rotates arrays of its form, by which tables."""
+    def _fit(self, x: Array, out: Array = None) -> Callable[..., Any]:
+        """Check an array, and return what rotates arrays of its form."""
         key = call_key(x, out)
         fit = self._plans.get(key)
         if fit is not None:
@@ -108,7 +110,7 @@ class RotaryTables(WeightedLayer):
             cos, sin = expand(tables, target, space)
         if rotation.way is rotate_doubled:
             cos, sin = doubled_tables(cos, sin, target.feature)
-        fit = Fit(rotation, cos, sin)
+        fit = partial(rotate, cos=cos, sin=sin, rotation=rotation)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
             keep(self._plans, key, fit)
