@@ -61,7 +61,6 @@ class Space:
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
-    has_current_device = False  # on which arrays are made, and functions called
     exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
 
     @staticmethod
@@ -92,10 +91,6 @@ class Space:
     def is_on_host(self, array: Array) -> bool:
         """Tell whether an array is in the memory of the host."""
         return "cpu" in str(self.single_device(array)).lower()
-
-    def is_elsewhere(self, array: Array) -> bool:  # noqa: ARG002
-        """Tell whether an array is on another device than the current one of the library."""
-        return False
 
     @property
     def is_compiling(self) -> bool:

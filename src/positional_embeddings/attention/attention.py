@@ -231,7 +231,8 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    return attend(*planned(q, k, v, rules, options), q, k, v)
+    prepare = planned if isinstance(positions, KVStep) else prepared
+    return attend(*prepare(q, k, v, rules, options), q, k, v)
 
 
 def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
@@ -343,25 +344,22 @@ def attention_weights(
 
 
 def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
-    """Check a call, and return its scores and the way to compute.
-
-    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
-    """
-    step = rules.positions
-    form = _form(q, k, v, rules, options) if isinstance(step, KVStep) else None
+    """Do what `prepared` does in the step of a cache, which has a plan for each form of call."""
+    form = _form(q, k, v, rules, options)
     if form is None:
         return prepared(q, k, v, rules, options)
     find = partial(prepared, q, k, v, rules, options, is_kept=True)
-    scores, way = once(step._plans, form, find)
+    scores, way = once(rules.positions._plans, form, find)
     return scores.with_sinks(rules.sinks), way
 
 
 def prepared(
     q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
 ) -> Prepared:
-    """Do what `planned` does for a call without a plan.
+    """Check a call, and return its scores and the way to compute.
 
-    What is kept for further calls has arrays for mask and bias, which are not asked again.
+    Nothing is kept of a call but in the step of a cache. What is kept for further calls has arrays
+    for mask and bias, which are not asked again.
     """
     scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
     way = choose(scores, q, k, v)

@@ -348,7 +348,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if np.isnan(places).any():
             raise wrong_value("positions", "have no gaps", "NaN among them")
         for name, numbers in ("X", values), ("positions", places):
-            most = np.nanmax(abs(numbers), initial=0.0)
+            most = float(np.nanmax(abs(numbers), initial=0.0))
             if most > _LARGEST:
                 raise wrong_value(name, f"be within {_LARGEST} of 0", f"{most:g} or beyond")
         frames.check_extents("positions", places.T, 1 / _LARGEST)

@@ -20,13 +20,9 @@ class CuPy(Space):
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
     compiles_kernels = True
     rotation_kernel = "cupy"
-    has_current_device = True
 
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
-
-    def is_elsewhere(self, array: Array) -> bool:
-        return bool(array.data.device_id != self.xp.cuda.runtime.getDevice())
 
     def undisturbed(self, x: Array) -> Any:
         return x.device
