@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings.encodings.dropout import dropout
 
 
 class Table:
@@ -23,6 +24,7 @@ def foreign(package, name):
 
 # What every call may name; `week` is seven dates.
 NAMES = vars(pe) | {
+    "dropout": dropout,
     "np": np,
     "zeros": np.zeros,
     "ones": np.ones,

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from positional_embeddings.encodings.dropout import dropout
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -41,7 +40,7 @@ VALUE_ERRORS = {
     "spherical_truncation_error(1024, kernel='gaussian', length_scale=100)": "`degree` must be at most 1023, got 1024.",
     "days_since(zeros(3, dtype='M8'))": "`x` must have a unit, got dtype datetime64.",
     "LearnedPE(4, 9).resize((2, 3), prefix=10**5000)": "`grid` must be the height and width of all positions after `prefix`, got no square for int of more digits than can be printed.",
-    "LearnedPE(4, 3).vjp(zeros((3, 4)))": "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4).",
+    "LearnedPE(4, 3).vjp(zeros((3, 4)))": "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4). Make the layer with feature_axis=-1, seq_axis=-2 if features are last.",
     "sinusoidal_encoding(zeros(2), 4, preset='detr')": "`length` must be given with the preset 'detr', got None.",
     "sinusoidal_encoding(zeros(2), 4, length=3, full_turns=True)": "`length` must be left out with `full_turns`, got 3.",
     "sinusoidal_encoding(zeros(2), 1, endpoint=True)": "`dim` must be 2 or more with `endpoint`, got 1.",
@@ -259,4 +258,4 @@ NAMED = {
     "PatchEmbedding(8, 4, 3, 5)(zeros((3, 8, 8, 1), dtype=int))": "images",
 }
 
-test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse, dropout=dropout)
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse)

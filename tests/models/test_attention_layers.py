@@ -284,6 +284,11 @@ def test_layers_with_numbers_of_their_own():
         assert sliding.num_kv_heads == given.get("swa_num_key_value_heads", 2)
         assert (sliding.window, sliding.has_sinks) == (17, True)
         assert {full.value_size, sliding.value_size} == {6}
+    own = {"swa_num_attention_heads": 8, "swa_head_dim": 12, "swa_v_head_dim": 2}
+    full, sliding, *_ = layers_of("mimo_v2_flash", **kinds, **sizes, **sinks, **parts, **own)
+    found = [(x.num_heads, x.num_kv_heads, x.head_size, x.value_size) for x in (full, sliding)]
+    assert found == [(4, 1, 8, 6), (8, 2, 12, 2)]
+    assert [x.rope.head_size for x in (full, sliding)] == [8, 12]
     shared = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
     types = {"layer_types": ["sliding_attention", "full_attention"] * 2}
     for given, count in ((shared, 1), (shared | {"attention_k_eq_v": False}, 2)):

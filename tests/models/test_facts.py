@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 import hf_models
-from positional_embeddings import RoPE, attention_layers
+from positional_embeddings import (
+    CausalMask,
+    RoPE,
+    SegmentMask,
+    SlidingWindowMask,
+    attention_layers,
+)
 from positional_embeddings.models.facts import models
 from scripts import loaded
 
@@ -228,3 +234,24 @@ def test_the_window_of_modernbert_decoder_counts_before_its_local_attention():
         layers = attention_layers({"model_type": config_class.model_type, **given})
         window = config_class(**given).sliding_window
         assert {layer.window for layer in layers} == {None, window}
+
+
+def test_tokens_of_images_see_what_the_guide_of_masks_says():
+    """Masks of Gemma 3 for a prompt with two images, with and without a window of four tokens."""
+    torch = importlib.import_module("torch")
+    gemma3 = importlib.import_module("transformers.models.gemma3.modeling_gemma3")
+    config = importlib.import_module("transformers").Gemma3TextConfig(sliding_window=4)
+    config._attn_implementation = "eager"
+    image = gemma3.get_block_sequence_ids_for_mask(torch.tensor([[0, 1, 1, 1, 1, 1, 0, 1, 1, 0]]))
+    theirs = gemma3.create_masks_for_vision_model(
+        config=config,
+        inputs_embeds=torch.zeros(1, 10, 8),
+        attention_mask=None,
+        cache=None,
+        position_ids=torch.arange(10)[None],
+        block_sequence_ids=image,
+    )
+    mask = CausalMask() & SegmentMask(image[0].numpy())
+    windowed = mask | SlidingWindowMask(4 - 1, None)
+    for name, ours in (("full_attention", mask), ("sliding_attention", windowed)):
+        assert ((theirs[name][0, 0].numpy() < 0) == ours.dense(10)[:, :, 0]).all()

@@ -34,11 +34,12 @@ def hf(layer_type=None, **config):
 
 
 VALUE_ERRORS = {
+    "apply_rope(zeros((2, 5, 8)), zeros((5, 4)), zeros((5, 4)))": "`cos` must have shape (1, 5, 8) (as `x`, with one number for each of 1 pairs on axis 0), with 1 where it broadcasts, got (5, 4). Pass feature_axis=-1 if features are last.",
     "convert_layout(ones(4), 'half', 'interleaved', axis=0, num_heads=10**5000)": "`array.shape[0]` must be a multiple of `num_heads` = int of more digits than can be printed, got 4.",
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
-    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64).",
+    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). Make the layer with feature_axis=-1, seq_axis=-2 if features are last.",
     "RoPE(1024, 64)(zeros((64, 100)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100).",
-    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024).",
+    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). Make the layer with feature_axis=-1, seq_axis=-2 if features are last.",
     "rope(zeros((64, 3)), out=zeros((64, 4)))": "`out` must have the shape of `x`, (64, 3), got (64, 4).",
     "rope(zeros((64, 3)), out=np.frombuffer(bytes(64 * 3 * 8)).reshape(64, 3))": "`out` must be an array that can be written to, got a read-only one.",
     "RoPE(64, 8, seq_axis=0)": "`seq_axis` must be another axis than `feature_axis` = 0, got 0.",

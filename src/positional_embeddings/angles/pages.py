@@ -145,7 +145,7 @@ class PositionTables:
             return target
         shape = self._shape(positions, name, space)
         heads = axes.heads_of_positions(shape, target) if for_heads else 1
-        return target.placed(shape, name, space, heads)
+        return target.placed(shape, name, heads)
 
     def at(
         self,
@@ -231,9 +231,9 @@ class PositionTables:
         with quiet():
             return expand(self._exact(position, "C", where), target, space)
 
-    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Array:
-        """Return the tables of `start` to before `stop`, from a page of a kind."""
-        page = self._page(kind, start, stop, space)
+    def _slice(self, kind: Kind, start: int, stop: int) -> Array:
+        """Return the tables of the host of `start` to before `stop`, from a page of a kind."""
+        page = self._page(kind, start, stop, HOST)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:

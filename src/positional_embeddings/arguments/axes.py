@@ -3,14 +3,14 @@
 Axes are given by number and never guessed from a length.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape, np
+from positional_embeddings.arrays.namespace import Array, Namespace, Shape
 from positional_embeddings.arrays.space import Space
 
 _USUAL_AXES = {
@@ -67,6 +67,11 @@ def given_or_first(
         what, came = f"be given for `{name}` of {array.ndim} axes", f"shape {tuple(array.shape)}"
         raise wrong_value("` and `".join(options), what, came, f" {verb} {', or '.join(usual)}.")
     return or_first(*options.values())
+
+
+def hint_of_last(feature: int, fits: bool, verb: str = "Pass") -> str:  # noqa: FBT001
+    """Return the way on where features are on the first axis, and would fit on the last one."""
+    return f" {verb} feature_axis=-1, seq_axis=-2 if features are last." * (feature == 0 and fits)
 
 
 def or_first(*axes: int | None) -> list[int]:
@@ -127,16 +132,9 @@ def head_axis(ndim: int, feature: int, seq: int) -> int | None:
 
 
 def axes_of_positions(
-    shape: Shape, target: Shape, feature: int, seq: int, name: str, space: Space
-) -> tuple[int, ...]:
-    """Check the shape of positions against an array's, and return their axes in it."""
-    find = _kept_axes_of_positions if space.xp is np else _axes_of_positions
-    return find(shape, target, feature, seq, name)
-
-
-def _axes_of_positions(
     shape: Shape, target: Shape, feature: int, seq: int, name: str
 ) -> tuple[int, ...]:
+    """Check the shape of positions against an array's, and return their axes in it."""
     others = tuple(axis for axis in range(len(target)) if axis != feature)
     batch = batch_axis(len(target), feature, seq)
     with_batch = (seq,) if batch is None else (min(seq, batch), max(seq, batch))
@@ -209,31 +207,12 @@ class Target(NamedTuple):
     positions: tuple[int, ...]  # the axes that positions have
     heads: int = 1  # for which positions (seq, batch) are repeated
 
-    def placed(self, shape: Shape, name: str, space: Space, heads: int = 1) -> "Target":
+    def placed(self, shape: Shape, name: str, heads: int = 1) -> "Target":
         """Return the target of positions of a shape, repeated for heads, after checking it."""
         if heads > 1:
             shape = (*shape[:-1], heads * shape[-1])
-        own = axes_of_positions(shape, self.shape, self.feature, self.seq, name, space)
+        own = axes_of_positions(shape, self.shape, self.feature, self.seq, name)
         return self._replace(positions=own, heads=heads)
-
-
-class Form(NamedTuple):
-    """What the checks of an array ask for, without its numbers."""
-
-    dtype: Dtype
-    shape: Shape
-    ndim: int
-    strides: tuple[int, ...] | None = None  # None if the library does not say
-    chunks: tuple[Shape, ...] | None = None  # None is one chunk
-
-
-class Features(NamedTuple):
-    """Where the arrays of a layer have its features and sequence, and how many features."""
-
-    feature_axis: int | None
-    seq_axis: int | None
-    size: int
-    size_name: str  # the field of the layer that has the size
 
 
 def target_of(
@@ -250,35 +229,21 @@ def target_of(
     `size_name` is the field of the layer with the number of features. With `complex_pairs` a
     complex number is two of them.
     """
-    size = getattr(layer, size_name)
-    features = Features(layer.feature_axis, layer.seq_axis, size, size_name)
     check = checks.floating if complex_pairs else checks.real_floating
-    if space.xp is np:
-        return _numpy_target(Form(x.dtype, x.shape, x.ndim, x.strides), features, name, check, np)
-    form = Form(x.dtype, tuple(x.shape), x.ndim, space.strides(x), space.chunks(x))
-    return _target(form, features, name, check, space.xp)
-
-
-def _target(
-    form: Form, features: Features, name: str, check: Callable[..., None], xp: Namespace
-) -> Target:
-    feature_axis, seq_axis, size, size_name = features
-    dtype, shape, _, strides, chunks = form
-    check(xp, **{name: form})
-    feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name, "Make the layer with")
-    if dtypes.is_complex(dtype):
+    check(space.xp, **{name: x})
+    own = layer.feature_axis, layer.seq_axis
+    feature, seq = feature_and_seq_axis(*own, x, name, "Make the layer with")
+    shape, size = tuple(x.shape), getattr(layer, size_name)
+    if dtypes.is_complex(x.dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
         what = f"have {counted(size, 'feature')} (`{size_name}`) on axis {feature}"
-        raise wrong_value(name, what, f"shape {shape}")
+        hint = hint_of_last(feature, shape[-1] == size, "Make the layer with")
+        raise wrong_value(name, what, f"shape {shape}", hint)
+    strides = space.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
-    seq_chunks = (shape[seq],) if chunks is None else chunks[seq]
-    return Target(shape, feature, seq, "F" if is_inner else "C", name, seq_chunks, (seq,))
-
-
-# Checks take a third of a step of one token. Lengths of other libraries may be no keys.
-_numpy_target = lru_cache(maxsize=256)(_target)
-_kept_axes_of_positions = lru_cache(maxsize=256)(_axes_of_positions)
+    order: Order = "F" if is_inner else "C"
+    return Target(shape, feature, seq, order, name, space.chunks(x)[seq], (seq,))
 
 
 def align_axes(name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str) -> Array:

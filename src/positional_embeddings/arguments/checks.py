@@ -295,11 +295,12 @@ def broadcasts(
     target: Shape,
     meaning: str,
     came: Shape | None = None,
+    hint: str = "",
 ) -> None:
     """Check that each axis of `shape` is as long as in `target`, or 1; messages show `came`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         what = f"have shape {target} ({meaning}), with 1 where it broadcasts"
-        raise wrong_value(name, what, shape if came is None else came)
+        raise wrong_value(name, what, shape if came is None else came, hint)
 
 
 def is_known(size: Length) -> bool:

@@ -1,9 +1,6 @@
 """Blocks of arrays."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
-
-Found = TypeVar("Found")
 
 
 def block_lengths(shape: Sequence[int], order: Iterable[int], most: int) -> dict[int, int]:

@@ -35,7 +35,6 @@ class AnyArray(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=AnyArray)
-Result = TypeVar("Result")
 
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 np: Namespace = numpy

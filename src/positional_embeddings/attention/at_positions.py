@@ -240,7 +240,7 @@ def _rows(
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
-    of_target = axes.axes_of_positions(shape, target, feature, seq, name, space)
+    of_target = axes.axes_of_positions(shape, target, feature, seq, name)
     table = position_array(name, positions, space)
     table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):

@@ -601,7 +601,7 @@ class KVStep(_Value):
     def _moves(self, buffer: Array, new: Array) -> Moves:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
         form: Any = form_of(buffer, new)
-        form = form and (*form, buffer.flags.writeable)
+        form = form and buffer is not None and (*form, buffer.flags.writeable)
         return once(self._plans, form, lambda: self._checked_moves(buffer, new))
 
     def _checked_moves(self, buffer: Array, new: Array) -> Moves:

@@ -8,14 +8,22 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import Span, whole_span
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.arrays.space import Space
+
+
+class Form(NamedTuple):
+    """What the checks of an array ask for, without its numbers."""
+
+    dtype: Dtype
+    shape: tuple[Any, ...]
+    ndim: int
 
 
 class LayoutKey(NamedTuple):
     """All that a layout depends on."""
 
-    arrays: tuple[tuple[str, Dtype, tuple[Any, ...]], ...]  # name, dtype and shape
+    arrays: tuple[tuple[str, Form], ...]  # q, k and perhaps v
     axes: tuple[int, int]  # of features and sequence
     # How many sequences the "mask" is for, and how many heads the "bias" or the "sinks", but 1.
     counts: tuple[tuple[str, int], ...]
@@ -147,15 +155,10 @@ class Layout(NamedTuple):
         return int(axis)
 
 
-def layout_of(key: LayoutKey, space: Space) -> Layout:
+def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
     """Check dtypes and shapes of q, k and perhaps v, and return their layout."""
-    find = _numpy_layout if space.xp is np else _layout  # lengths of others may be no keys
-    return find(key, space.xp)
-
-
-def _layout(key: LayoutKey, xp: Namespace) -> Layout:
     feature, seq = key.axes
-    arrays = {name: axes.Form(dtype, shape, len(shape)) for name, dtype, shape in key.arrays}
+    arrays = dict(key.arrays)
     q, k = arrays["q"], arrays["k"]
     row_axes = tuple([axis for axis in range(q.ndim) if axis not in (feature, seq)])
     _check_arrays(arrays, feature, (*row_axes, seq), xp)
@@ -198,12 +201,12 @@ def _layout(key: LayoutKey, xp: Namespace) -> Layout:
     return layout
 
 
-# Checks take as long as the attention of a token.
-_numpy_layout = lru_cache(maxsize=256)(_layout)
+# Checks take as long as the attention of a token. Lengths of other libraries may be no keys.
+numpy_layout_of = lru_cache(maxsize=256)(layout_of)
 
 
 def _check_arrays(
-    arrays: dict[str, axes.Form], feature: int, others: tuple[int, ...], xp: Namespace
+    arrays: dict[str, Form], feature: int, others: tuple[int, ...], xp: Namespace
 ) -> None:
     """Check dtypes, the features of keys, and the other axes of values."""
     q, k = arrays["q"], arrays["k"]
@@ -215,10 +218,12 @@ def _check_arrays(
             raise wrong_type(name, required, dtype_name(array.dtype))
     if checks.known_to_differ(k.shape[feature], q.shape[feature]):
         required = f"have the features of `q`, {q.shape[feature]} on axis {feature}"
-        raise wrong_value("k", required, f"shape {k.shape}")
+        hint = axes.hint_of_last(feature, k.shape[-1] == q.shape[-1])
+        raise wrong_value("k", required, f"shape {k.shape}", hint)
     if any(map(checks.known_to_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
         required = f"have the shape of `k` but for its features on axis {feature}"
-        raise wrong_value("v", required, f"{v.shape} with {k.shape}")
+        hint = axes.hint_of_last(feature, v.shape[:-1] == k.shape[:-1])
+        raise wrong_value("v", required, f"{v.shape} with {k.shape}", hint)
 
 
 def check_axis_counts(arrays: dict[str, Array]) -> None:

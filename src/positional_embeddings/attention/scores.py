@@ -7,10 +7,17 @@ from positional_embeddings.arguments.checks import is_known
 from positional_embeddings.arguments.spans import Span, span_of
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions
-from positional_embeddings.attention.layout import Layout, LayoutKey, check_axis_counts, layout_of
+from positional_embeddings.attention.layout import (
+    Form,
+    Layout,
+    LayoutKey,
+    check_axis_counts,
+    layout_of,
+    numpy_layout_of,
+)
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
@@ -204,17 +211,15 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     at: Counted | Positions | None = None
     if positions is not None:
         rules, at = positions.apply(rules, space)
-    layout = layout_of(
-        LayoutKey(
-            arrays=tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()]),
-            axes=axes,
-            counts=rules.counts(1 if at is None else at.batch),
-            sequences=None if positions is None else positions.sequences,
-            is_grouped=options.enable_gqa,
-            needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
-        ),
-        space,
+    key = LayoutKey(
+        arrays=tuple([(n, Form(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
+        axes=axes,
+        counts=rules.counts(1 if at is None else at.batch),
+        sequences=None if positions is None else positions.sequences,
+        is_grouped=options.enable_gqa,
+        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
     )
+    layout = (numpy_layout_of if space.xp is np else layout_of)(key, space.xp)
     lengths = layout.queries.size, layout.keys.size
     if at is None:
         at = Counted(rules.first_query(layout, space), lengths[1])

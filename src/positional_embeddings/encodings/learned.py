@@ -358,7 +358,7 @@ class LearnedPE(weights.WeightedLayer):
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
-            target = target.placed(tuple(positions.shape), "positions", space)
+            target = target.placed(tuple(positions.shape), "positions")
             return _Lookup(space, slice(None), [feature, *target.positions])
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)

@@ -18,8 +18,9 @@ from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, Sli
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.configuration import Config, Configuration
 from positional_embeddings.models.facts import Seen
-from positional_embeddings.models.hf_config import LAYOUTS, Model
+from positional_embeddings.models.hf_config import Model
 from positional_embeddings.models.layers import Layer
+from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 

@@ -49,16 +49,15 @@ class Configuration:
 
     def _check_sizes(self, published: Values) -> None:
         """Refuse sizes by the names of another format, in place of those of the type."""
-        names, others, missing = self.facts.names, [], []
+        names, missing = self.facts.names, {}
         for name, of_others in keys.OTHER_SIZES.items() if self.facts.is_known else ():
             own = dict.fromkeys([name, names.get(name, name)])
             found = [key for key in of_others if key in published and key not in names.values()]
             if found and not published.keys() & own:
-                others.append(found[0])
-                missing.append(" or ".join(map(repr, own)))
-        if others:
-            message = f"the configuration has {others}, which are no keys of {self.name}: it must "
-            message += f"have {', '.join(missing)}."
+                missing[" or ".join(map(repr, own))] = found[0]
+        if missing:
+            message = f"the configuration has {[*missing.values()]}, which are no keys of "
+            message += f"{self.name}: it must have {', '.join(missing)}."
             raise ValueError(message)
 
     def check_keys(self, what: str) -> None:
@@ -77,10 +76,10 @@ class Configuration:
             # False switches nothing on, None says nothing.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
             if keys.is_rotary(key) and not (is_read or is_off):
-                message = (
-                    f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} may "
+                message = f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} "
+                message += (
+                    "may differ. Leave the key out if the code of the model does not read it."
                 )
-                message += "differ. Leave the key out if the code of the model does not read it."
                 raise ValueError(message)
 
     def _check_key(self, key: str, value: Any, usual: Any, what: str) -> None:

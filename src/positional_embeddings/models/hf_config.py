@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, get_args
+from typing import Any
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
@@ -11,12 +11,10 @@ from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Config, Configuration, Values, without_none
 from positional_embeddings.models.layers import ATTENTION_LAYERS, Layer, Layers
-from positional_embeddings.rotary.layouts import Layout
+from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
 Arguments = dict[str, Any]
-
-LAYOUTS = get_args(Layout)
 
 # Types of rotary embeddings: those without scaling, and other names of scalings.
 _WITHOUT_SCALING = ("default", "mrope")

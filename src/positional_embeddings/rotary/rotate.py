@@ -189,7 +189,9 @@ def _align_table(
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
     pairs = target[axis]
     meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
-    checks.broadcasts(name, aligned, target, meaning, shape)
+    are_last = axis == 0 and bool(shape) and shape[-1] * 2 == target[-1]
+    hint = " Pass feature_axis=-1 if features are last." * are_last
+    checks.broadcasts(name, aligned, target, meaning, shape, hint)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
     return index, aligned

@@ -125,7 +125,7 @@ class RotaryTables(WeightedLayer):
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         shape = tuple(self.cos_sin.shape)[2:]
         heads = axes.heads_of_positions(shape, target)
-        return target.placed(shape, "positions", space, heads)
+        return target.placed(shape, "positions", heads)
 
     def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]

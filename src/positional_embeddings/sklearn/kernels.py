@@ -308,7 +308,7 @@ class SphereKernel(Factor):
     >>> places = [[47.4, 8.5], [46.9, 7.4], [-33.9, 151.2]]
     >>> kernel = SphereKernel(3.0, nu=2.5)
     >>> AttentionRegressor(kernel).fit(places, [1.0, 2.0, 9.0]).predict([[47.2, 8.0]]).round(2)
-    array([1.5])
+    array([1.49])
     """
 
     length_scale: Any = LOO
