@@ -357,6 +357,15 @@ def test_a_step_asks_a_mask_and_a_bias_once_for_all_layers():
         assert len(asked) == count
 
 
+def test_a_function_does_not_warn_in_a_step_either():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 2))
+    mask = FunctionMask(lambda q_pos, k_pos: 1 / (q_pos - k_pos) < 0)
+    _, step = KVCache.empty(2, 5).step(5)
+    got = scaled_dot_product_attention(q, k, v, mask=mask, positions=step)
+    alone = scaled_dot_product_attention(q, k, v, mask=CausalMask())
+    np.testing.assert_allclose(got, alone, atol=1e-12)
+
+
 def test_options_that_are_equal_are_of_their_types_in_each_call_of_a_step():
     x, (_, step) = np.ones((1, 2)), KVCache.empty(1, 2).step(2)
     scaled_dot_product_attention(x, x, x, scale=1.0, positions=step)

@@ -184,3 +184,9 @@ def test_sinks_beside_scores_that_need_no_maximum():
         parts = scaled_dot_product_attention(q, k, v, return_lse=True, block_size=2, **options)
         for got, expected in zip(parts, whole, strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-15)
+
+
+def test_a_sink_that_the_dtype_does_not_hold_outweighs_all_keys():
+    x = np.ones((2, 3, 1), "float32")
+    got = scaled_dot_product_attention(x, x, x, sinks=np.asarray([1e300]))
+    np.testing.assert_array_equal(got, np.zeros_like(x))

@@ -60,11 +60,6 @@ class Positions(NamedTuple):
         return self.on_host is None or self.on_host.has_empty
 
     @property
-    def lengths(self) -> tuple[int, int]:
-        """Numbers of queries and keys."""
-        return self.queries.shape[0], self.keys.shape[0]
-
-    @property
     def are_indices(self) -> bool:
         """Whether positions, or the slots of a step, count the queries and the keys."""
         return self.slots is None or not (self._forgets() or self.first is None)
@@ -99,7 +94,8 @@ class Positions(NamedTuple):
             self._check_indices("mask", mask)
             self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
-            mask._check_places(self, space)
+            for part in mask._parts():
+                part._check_places(self, space)
             if slots and slots.window is not None and not space.is_compiling:
                 _check_shown(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
@@ -184,9 +180,10 @@ class Positions(NamedTuple):
 
 def _check_shown(mask: Mask, window: int, sinks: int) -> None:
     """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
-    mask._check_ring(window)
-    kept = sinks, window
-    for last in mask._far_queries(_FAR):
+    parts, kept = mask._parts(), (sinks, window)
+    for part in parts:
+        part._check_ring(window)
+    for last in {n for part in parts for n in part._far_queries(_FAR)}:
         seen = mask._reach(((last - 1, last),), last).seen_by_any
         if any(start <= last // 2 < stop for start, stop in seen):
             continue  # no window: the ring's is one

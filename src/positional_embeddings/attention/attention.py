@@ -363,7 +363,10 @@ def prepared(
     """
     scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
     way = choose(scores, q, k, v)
-    return (scores.with_arrays() if is_kept and way is at_once.attend else scores), way
+    if is_kept and way is at_once.attend:
+        with scores.space.undisturbed(q):
+            scores = scores.with_arrays()
+    return scores, way
 
 
 def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:

@@ -627,19 +627,18 @@ class KVStep(_Value):
         feature, seq = axes.feature_and_seq_axis(
             cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
         )
-        batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
-
-        came = f"shape {tuple(shape)}"
+        batch: Any = axes.batch_axis(buffer.ndim, feature, seq)
+        rows, what = cache.lengths.shape[0], ""
         if batch is None:
-            raise wrong_value("buffer", "have an axis of sequences", came)
-        if (batch < seq) != cache._is_batch_first:
+            what = "have an axis of sequences"
+        elif (batch < seq) != cache._is_batch_first:
             what = "have the sequences on the same side of the slots as with 4 axes"
-            raise wrong_value("buffer", what, came)
-        if shape[seq] < cache.capacity:
+        elif shape[seq] < cache.capacity:
             what = f"have {counted(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
-            raise wrong_value("buffer", what, came)
-        if shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
-            raise wrong_value("buffer", f"have {counted(rows, 'sequence')} on axis {batch}", came)
+        elif shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
+            what = f"have {counted(rows, 'sequence')} on axis {batch}"
+        if what:
+            raise wrong_value("buffer", what, f"shape {tuple(shape)}")
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ALONE)

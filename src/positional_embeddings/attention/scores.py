@@ -81,7 +81,8 @@ class Scores(NamedTuple):
     def with_sinks(self, sinks: Array) -> "Scores":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
-            sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
+            with self.space.undisturbed(sinks):
+                sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
             sinks = self.layout.align_mask_or_bias("sinks", sinks, self.space)
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 

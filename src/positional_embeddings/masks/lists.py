@@ -245,8 +245,7 @@ class ListMask(Mask):
         if not at.are_indices:
             what = "have no ListMask with a step whose slots may be no positions"
             raise wrong_value("mask", what, self)
-        q_len, k_len = at.lengths
-        self._check((0, q_len), k_len, space)
+        self._check((0, at.queries.shape[0]), at.keys.shape[0], space)
 
     def _batch(self) -> int | None:
         size = (*self.indices.shape, 1, 1)[2]

@@ -234,10 +234,15 @@ class Mask(WeightedLayer):
 
     # What an attention has to know of a mask at positions, and in the ring of a cache.
 
+    def _parts(self) -> "tuple[Mask, ...]":
+        """Return the masks that it is made of, itself if it is not combined."""
+        return (self,)
+
     def _check_places(self, at: Any, space: Space) -> None:
         """Check that the mask has a rule for queries and keys at positions of an attention.
 
-        It knows their `lengths`, whether they `are_indices`, and their `extent` if it can be known.
+        These have `queries` and `keys`, (position, batch or 1), tell whether they `are_indices`,
+        and their `extent` if the host knows it.
         """
 
     def _check_ring(self, window: int) -> None:
@@ -303,16 +308,8 @@ class _Combined(Mask):
         for mask in self.masks:
             mask._check(queries, k_len, space)
 
-    def _check_places(self, at: Any, space: Space) -> None:
-        for mask in self.masks:
-            mask._check_places(at, space)
-
-    def _check_ring(self, window: int) -> None:
-        for mask in self.masks:
-            mask._check_ring(window)
-
-    def _far_queries(self, far: int) -> tuple[int, ...]:
-        return sum((mask._far_queries(far) for mask in self.masks), ())
+    def _parts(self) -> tuple[Mask, ...]:
+        return sum((mask._parts() for mask in self.masks), ())
 
     def _arrays(self) -> dict[str, Array]:
         return {
