@@ -40,7 +40,7 @@ ArrayT = TypeVar("ArrayT", bound=AnyArray)
 np: Namespace = numpy
 
 
-def is_compiling(_: object = None) -> bool:
+def is_compiling() -> bool:
     """Tell whether PyTorch compiles what is called."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())

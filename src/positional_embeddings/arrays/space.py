@@ -17,6 +17,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     Shape,
     drop_none,
+    is_compiling,
     np,
     quiet,
 )
@@ -94,8 +95,8 @@ class Space:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether PyTorch compiles what is called."""
-        return False
+        """Whether PyTorch compiles what is called; arrays of NumPy are parts of its graph."""
+        return is_compiling()
 
     def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         """Tell whether the values of an array are there to be read, as far as its type shows."""

@@ -6,7 +6,7 @@ from math import e, isfinite, log2
 import numpy as np
 
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.namespace import Array, Dtype, is_compiling
+from positional_embeddings.arrays.namespace import Array, Dtype
 from positional_embeddings.arrays.space import Space
 
 # Products that a float sums one by one, before what it rounds off is seen.
@@ -34,8 +34,6 @@ class NumPy(Space):
     @classmethod
     def single_device(cls, array: Array) -> str:  # noqa: ARG003
         return "cpu"
-
-    is_compiling = property(is_compiling)  # its arrays are parts of the graph
 
     def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling

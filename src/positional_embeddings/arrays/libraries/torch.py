@@ -12,10 +12,6 @@ class PyTorch(Space):
 
     can_write = reads_values = has_fmod = records_gradients = True
 
-    @property
-    def is_compiling(self) -> bool:
-        return bool(sys.modules["torch"].compiler.is_compiling())
-
     def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
