@@ -313,7 +313,9 @@ def test_angles_are_filled_as_two_columns(turn, low):
         0.5 * track,
     ):
         with np.testing.assert_no_warnings():
-            GapFiller().fit(other[:, None])
+            GapFiller().fit(np.where(at == 39, np.nan, other)[:, None])
+    with np.testing.assert_no_warnings():
+        GapFiller().fit(track[:, None])  # has no gap
 
 
 @pytest.mark.library("pyarrow")  # by which polars reads tables of pandas

@@ -88,13 +88,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        In `fit`, if a column looks like angles, such as directions of wind and longitudes: fill
-        their sine and cosine. If values at a position that is stated differ, as of several
-        stations: their mean is taken. In `transform`, if gaps are at phases of a period that were
-        never measured, such as nights or weekends: they are straight lines, whose deviations are
-        those in the worst phase that was measured. In `transform`, if gaps are before or after the
-        record by more than a step and a tenth of the record: nothing is promised there, as a trend
-        does not go on.
+        In `fit`, if a column with gaps looks like angles, such as directions of wind and
+        longitudes: fill their sine and cosine. If values at a position that is stated differ, as of
+        several stations: their mean is taken. In `transform`, if gaps are at phases of a period
+        that were never measured, such as nights or weekends: they are straight lines, whose
+        deviations are those in the worst phase that was measured. In `transform`, if gaps are
+        before or after the record by more than a step and a tenth of the record: nothing is
+        promised there, as a trend does not go on.
 
     Raises
     ------
@@ -180,10 +180,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._periods = self._periods_of(rows.columns)
         filled = set(range(rows.values.shape[1])).difference(rows.at, self._texts)
         self._samples = {j: _samples_of(rows, j) for j in sorted(filled)}
-        for j, samples in self._samples.items():
-            frames.warn_of_angles(f"Column {self._name(j)!r}", samples[samples[:, 0].argsort(), -1])
         self.estimators_: list[Any] = [None] * rows.values.shape[1]
         for j, samples in self._samples.items():
+            if len(samples) < len(rows.values):
+                in_order = samples[samples[:, 0].argsort(), -1]
+                frames.warn_of_angles(f"Column {self._name(j)!r}", in_order)
             self.estimators_[j] = self._fitted(j, samples, rows)
         return self
 
