@@ -20,7 +20,7 @@ from positional_embeddings.encodings.features import (
     smoothness,
 )
 
-Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
+SpectralKernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
 # Of more coordinates the samples of a table are meant, more often than not.
 _MOST_COORDINATES = 2**8
@@ -35,7 +35,7 @@ def random_fourier_encoding(
     dim: int,
     *,
     length_scale: float | Sequence[float] | HostArray = 1.0,
-    kernel: Kernel = "gaussian",
+    kernel: SpectralKernel = "gaussian",
     nu: float | None = None,
     period: float | Sequence[float] | HostArray | None = None,
     orthogonal: bool = False,
@@ -164,7 +164,7 @@ def _spectrum(
     count: int, kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any
 ) -> _Spectrum:
     """Return the spectrum of a kernel, after checking the options."""
-    checks.choice("kernel", kernel, get_args(Kernel))
+    checks.choice("kernel", kernel, get_args(SpectralKernel))
     unused = f"with the kernel {kernel!r}"
     checks.left_out(unused, nu=None if kernel == "matern" else nu)
     checks.left_out(unused, period=None if kernel == "periodic" else period)
