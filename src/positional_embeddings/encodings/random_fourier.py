@@ -147,7 +147,14 @@ def random_fourier_encoding(
 
 def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
     """Return random frequencies of each coordinate, after checking the options of a kernel."""
-    return _digits(_spectrum(coordinates, *kernel), count, rng)
+    spectrum = _spectrum(coordinates, *kernel)
+    if rng is None:
+        what = "be a non-negative integer seed or a numpy.random.Generator"
+        hint = " Pass one seed for all points that are compared, such as queries and keys."
+        raise wrong_type("rng", what, "None", hint)
+    if isinstance(rng, Integral) and namespace.is_real_number(rng):
+        return _digits_of_seed(count, int(rng), *spectrum)
+    return _drawn_digits(count, rng, *spectrum)
 
 
 class _Spectrum(NamedTuple):
@@ -190,18 +197,8 @@ def _at_least(name: str, value: Array, least: float, text: str) -> float:
     return number
 
 
-def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
-    """Return `count` frequencies of each coordinate as `Frequencies`."""
-    if rng is None:
-        what = "be a non-negative integer seed or a numpy.random.Generator"
-        hint = " Pass one seed for all points that are compared, such as queries and keys."
-        raise wrong_type("rng", what, "None", hint)
-    if isinstance(rng, Integral) and namespace.is_real_number(rng):
-        return _digits_of_seed(count, int(rng), *spectrum)
-    return _drawn_digits(count, rng, *spectrum)
-
-
 def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
+    """Return `count` frequencies of each coordinate as `Frequencies`."""
     spectrum = _Spectrum(*options)
     rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
     units = spectrum.periods or (1,) * len(rows)
