@@ -120,13 +120,7 @@ class Waves(NamedTuple):
         work = dtypes.compute_dtype(dtype, xp)
         if isinstance(self.frequencies, str):
             if not self.phases:
-
-                def sin_cos(x: Array) -> SinCos:
-                    factor = column(self.amplitude, x.ndim, space)
-                    cos, sin = cos_sin(x, frequencies[0], work, space, factor)
-                    return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
-
-                return arranged(points, sin_cos, pairs, dtype, space, self.arrangement)
+                return self._encode_line(points, frequencies[0], dtype, space)
             points = points[None, ...]
         if self.phases:
             points = xp.concat([points, xp.ones_like(points[:1, ...])], axis=0)
@@ -149,6 +143,31 @@ class Waves(NamedTuple):
         features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
         return space.astype(features, dtype)
 
+    def _encode_line(
+        self, points: Array, frequencies: Frequencies, dtype: Dtype, space: Space
+    ) -> Array:
+        """Return the features of points of one coordinate, without phases.
+
+        Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
+        in the cache.
+        """
+        xp, layout, pairs = space.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
+        work = dtypes.compute_dtype(dtype, xp)
+
+        def sin_cos(x: Array) -> SinCos:
+            factor = column(self.amplitude, x.ndim, space)
+            cos, sin = cos_sin(x, frequencies, work, space, factor)
+            return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
+
+        if xp is not np or space.is_compiling:  # PyTorch would unroll the loop
+            return space.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
+        features = np.empty((2 * pairs, points.size), dtype=dtype)
+        sines, cosines = halves(features, 0, layout, pairs)
+        flat = np.reshape(points, (points.size,))
+        for block in cuts(points.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
+            sines[:, block], cosines[:, block] = sin_cos(flat[block])
+        return np.reshape(features, (2 * pairs, *points.shape))
+
     def in_order(self, sin: Array, cos: Array) -> SinCos:
         """Exchange sines and cosines if cosines come first."""
         return (cos, sin) if self.cos_first else (sin, cos)
@@ -170,30 +189,6 @@ def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
         return values
     array = constant_array(list, values, dtype=space.widest, space=space)
     return array[(..., *(None,) * ndim)]
-
-
-def arranged(
-    x: Array,
-    sin_cos: Callable[[Array], SinCos],
-    pairs: int,
-    dtype: Dtype,
-    space: Space,
-    arrangement: str = "interleaved",
-) -> Array:
-    """Return features (2 * pairs, *x.shape) from a function of `x` to sines and cosines.
-
-    Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
-    in the cache.
-    """
-    if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
-        features = join_pairs(*sin_cos(x), 0, LAYOUTS[arrangement], space.xp)
-        return space.astype(features, dtype)
-    features = np.empty((2 * pairs, x.size), dtype=dtype)
-    sines, cosines = halves(features, 0, LAYOUTS[arrangement], pairs)
-    flat = np.reshape(x, (x.size,))
-    for block in cuts(x.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
-        sines[:, block], cosines[:, block] = sin_cos(flat[block])
-    return np.reshape(features, (2 * pairs, *x.shape))
 
 
 def wavelength(name: str, value: Array) -> float:
