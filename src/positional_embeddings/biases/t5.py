@@ -118,14 +118,10 @@ def _look_up(table: Array | None, relative: Array, options: _Buckets, space: Spa
         few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
         index = space.clip(relative, -last, last) + last
         return space.take_entries(_look_up(table, few, options, space), index, 0)
-    starts = constant_array(_starts, *options, most, dtype=space.integer, space=space)
+    starts = constant_array(list, limits.starts, dtype=space.integer, space=space)
     from_query = space.searchsorted(starts, relative, side="right") - limits.count_before
     buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
     return buckets if table is None else space.take_entries(table, buckets, 0)
-
-
-def _starts(*options_and_most: int) -> tuple[int, ...]:
-    return bucket_limits(*options_and_most).starts
 
 
 class _Limits(NamedTuple):
