@@ -24,7 +24,6 @@ except ImportError as error:
 __all__ = ["encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
-Options: TypeAlias = dict[str, Any]
 TimeZone: TypeAlias = str | tzinfo | None
 Encoding = Literal["cyclic", "fourier", "spherical"]
 
@@ -103,10 +102,6 @@ def encode(
     ValueError
         If there is no such coordinate, `feature_dim` is the name of one already, or an option
         has a wrong value.
-
-    See Also
-    --------
-    attention : Attention over the encoded coordinate.
 
     Examples
     --------
@@ -192,7 +187,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: Options
+    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: dict[str, Any]
 ) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
@@ -295,6 +290,3 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
             return unit
     what = "be given unless the attributes 'units' are both degrees or both radians"
     raise wrong_value("unit", what, " and ".join(units))
-
-
-# Attention over named dimensions.

@@ -20,7 +20,7 @@ from positional_embeddings.encodings.features import (
     smoothness,
 )
 
-Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
+SpectralKernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
 # Of more coordinates the samples of a table are meant, more often than not.
 _MOST_COORDINATES = 2**8
@@ -35,7 +35,7 @@ def random_fourier_encoding(
     dim: int,
     *,
     length_scale: float | Sequence[float] | HostArray = 1.0,
-    kernel: Kernel = "gaussian",
+    kernel: SpectralKernel = "gaussian",
     nu: float | None = None,
     period: float | Sequence[float] | HostArray | None = None,
     orthogonal: bool = False,
@@ -147,7 +147,14 @@ def random_fourier_encoding(
 
 def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
     """Return random frequencies of each coordinate, after checking the options of a kernel."""
-    return _digits(_spectrum(coordinates, *kernel), count, rng)
+    spectrum = _spectrum(coordinates, *kernel)
+    if rng is None:
+        what = "be a non-negative integer seed or a numpy.random.Generator"
+        hint = " Pass one seed for all points that are compared, such as queries and keys."
+        raise wrong_type("rng", what, "None", hint)
+    if isinstance(rng, Integral) and namespace.is_real_number(rng):
+        return _digits_of_seed(count, int(rng), *spectrum)
+    return _drawn_digits(count, rng, *spectrum)
 
 
 class _Spectrum(NamedTuple):
@@ -164,7 +171,7 @@ def _spectrum(
     count: int, kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any
 ) -> _Spectrum:
     """Return the spectrum of a kernel, after checking the options."""
-    checks.choice("kernel", kernel, get_args(Kernel))
+    checks.choice("kernel", kernel, get_args(SpectralKernel))
     unused = f"with the kernel {kernel!r}"
     checks.left_out(unused, nu=None if kernel == "matern" else nu)
     checks.left_out(unused, period=None if kernel == "periodic" else period)
@@ -190,18 +197,8 @@ def _at_least(name: str, value: Array, least: float, text: str) -> float:
     return number
 
 
-def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
-    """Return `count` frequencies of each coordinate as `Frequencies`."""
-    if rng is None:
-        what = "be a non-negative integer seed or a numpy.random.Generator"
-        hint = " Pass one seed for all points that are compared, such as queries and keys."
-        raise wrong_type("rng", what, "None", hint)
-    if isinstance(rng, Integral) and namespace.is_real_number(rng):
-        return _digits_of_seed(count, int(rng), *spectrum)
-    return _drawn_digits(count, rng, *spectrum)
-
-
 def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
+    """Return `count` frequencies of each coordinate as `Frequencies`."""
     spectrum = _Spectrum(*options)
     rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
     units = spectrum.periods or (1,) * len(rows)

@@ -165,11 +165,7 @@ def sinusoidal_encoding(
         encoding = space.xp.concat([encoding, zeros], axis=0)
     encoding = encoding[:dim, ...]
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
-    if axis == 0:
-        return encoding
-    order = [*range(1, encoding.ndim)]
-    order.insert(axis, 0)
-    return space.xp.permute_dims(encoding, tuple(order))
+    return encoding if axis == 0 else space.move_axis(encoding, 0, axis)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
