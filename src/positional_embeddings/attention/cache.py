@@ -487,7 +487,7 @@ class KVCache(_Value):
 class KVStep(_Value):
     """New tokens of a `KVCache`: their positions, and what stores their keys and values.
 
-    `KVCache.step` makes it.
+    ``KVCache.step`` makes it.
 
     Parameters
     ----------

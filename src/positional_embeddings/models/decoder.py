@@ -393,7 +393,7 @@ class DecoderCache(WeightedLayer):
 class DecoderStep(WeightedLayer):
     """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
 
-    `DecoderCache.step` makes it. With NumPy layers that are alike ask their mask and their bias
+    ``DecoderCache.step`` makes it. With NumPy layers that are alike ask their mask and their bias
     once, also the arrays and functions in these.
 
     Parameters
