@@ -35,7 +35,7 @@ _TINY, _FARTHEST = 1e-300, 1e150
 _SLACK = 1e-3
 
 # The options of a regressor, checked.
-Options: TypeAlias = dict[str, Any]
+FitOptions: TypeAlias = dict[str, Any]
 
 
 class Samples(NamedTuple):
@@ -186,7 +186,7 @@ class Smooth:
         factors: Term,
         samples: Samples,
         ridges: list[float],
-        options: Options,
+        options: FitOptions,
         widened: float = 1.0,
     ) -> None:
         """Smooth samples by kernels that are `widened` so many times."""
@@ -226,7 +226,7 @@ class Smooth:
             while True:
                 columns = self._seen_from(middle, extent + reach)
                 left = None if hidden is None else hidden.left_of(rows, columns)
-                needed, part = self._of_leaf(places[:, rows], columns, left, squares=squares)
+                needed, part = self._leaf_values(places[:, rows], columns, left, squares=squares)
                 if left is None or needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
@@ -271,7 +271,7 @@ class Smooth:
         found = self._tree.query_ball_point(middle, radius, return_sorted=True)
         return np.asarray(found, dtype=np.int64)
 
-    def _of_leaf(
+    def _leaf_values(
         self, query: HostArray, columns: HostArray, left: Left | None, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
