@@ -23,15 +23,7 @@ from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import constant_array, keep, once, read_only
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-    quiet,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np, quiet
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -45,7 +37,7 @@ SPARSE_SPAN = 4
 COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
-Arrange: TypeAlias = Callable[[Array, Array, Namespace], tuple[Array, ...]]
+Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
 # Dtype and order in memory; library, device and stream if these are not NumPy's.
 Kind: TypeAlias = tuple[Any, ...]
 

@@ -9,15 +9,7 @@ from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
@@ -369,7 +361,7 @@ def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
     return height, width
 
 
-def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: FBT001
+def _cubic_weights(old: int, new: int, antialias: bool) -> Array:  # noqa: FBT001
     """Return the weights (new, old) of cubic interpolation between centres of equal cells.
 
     Without antialiasing the border cells go on for two cells beyond the border.
@@ -382,12 +374,12 @@ def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: F
     if not antialias:
         weights[:, 0] += padded[:, 0] + padded[:, 1]
         weights[:, -1] += padded[:, -2] + padded[:, -1]
-    return weights / np.sum(weights, axis=1, keepdims=True)  # type: ignore[no-any-return]
+    return weights / np.sum(weights, axis=1, keepdims=True)
 
 
-def _cubic(x: HostArray, a: float) -> HostArray:
+def _cubic(x: Array, a: float) -> Array:
     """Return Keys's cubic of parameter `a`, which is 0 from 2 on."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))  # type: ignore[no-any-return]
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))

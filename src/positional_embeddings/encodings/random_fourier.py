@@ -13,12 +13,7 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.encodings.features import (
-    Waves,
-    one_or_each,
-    real_coordinates,
-    smoothness,
-)
+from positional_embeddings.encodings import features
 
 SpectralKernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
@@ -130,7 +125,7 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    space, dtype = real_coordinates("x", x, dtype)
+    space, dtype = features.real_coordinates("x", x, dtype)
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
@@ -141,7 +136,7 @@ def random_fourier_encoding(
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = kernel, length_scale, nu, period, orthogonal
     frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)
-    waves = Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    waves = features.Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
     return waves.encode("random_fourier_encoding", x, dtype, space)
 
 
@@ -180,13 +175,14 @@ def _spectrum(
     if kernel == "periodic" and period is None:
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":
-        nu = smoothness(nu)
+        nu = features.smoothness(nu)
     each = count, "coordinate on axis 0 of `x`"
-    check = partial(_at_least, least=2.0**-50, text="2**-50")
-    periods = None if period is None else tuple(one_or_each("period", period, check, *each))
-    if periods is not None:  # the Poisson variates then fit 64 bits
+    check, periods = partial(_at_least, least=2.0**-50, text="2**-50"), None
+    if period is not None:
+        periods = tuple(features.one_or_each("period", period, check, *each))
+        # The Poisson variates then fit 64 bits.
         check = partial(_at_least, least=2.0**-30, text="2**-30")
-    length_scales = tuple(one_or_each("length_scale", length_scale, check, *each))
+    length_scales = tuple(features.one_or_each("length_scale", length_scale, check, *each))
     return _Spectrum(periods, kernel, length_scales, nu, orthogonal)
 
 
