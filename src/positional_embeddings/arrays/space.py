@@ -151,6 +151,11 @@ class Space:
         """Return where the first element of an array is in memory, None if it may move."""
         return None
 
+    def owner(self, array: Array) -> Array:
+        """Return the object that the memory of an array belongs to."""
+        base = getattr(array, "base", None)
+        return self.owner(base) if isinstance(base, type(array)) else array
+
     def shares_memory(self, array: Array, other: Array) -> bool:
         """Tell whether writing to an array may change what is still to be read of another.
 

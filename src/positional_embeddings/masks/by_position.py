@@ -431,6 +431,6 @@ NOTHING = SlidingWindowMask(None, None)
 
 
 def outside_ring(window: int, sinks: int) -> Mask:
-    """Return the mask that hides all but the newest keys and the first ones."""
-    newest = SlidingWindowMask(window - 1, None)
-    return newest & GlobalMask(range(sinks)) if sinks else newest
+    """Return the mask that hides later keys, and all earlier ones but the newest and the first."""
+    newest = SlidingWindowMask(window - 1, 0)
+    return CausalMask() | newest & GlobalMask(range(sinks)) if sinks else newest

@@ -124,11 +124,12 @@ class AttentionLayer(checks.CheckedLayer):
         if self.window is not None:
             # What the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            seen = mask._reach(((_FAR - 1, _FAR),), _FAR).seen_by_any
-            if any(start < _FAR - self.window for start, _ in seen):
-                what = f"hide all keys but the {self.window} newest ones (`window`)"
-                hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
-                raise wrong_value("mask", what, shown(self.mask), hint)
+            for last in mask._far_queries(_FAR):
+                seen = mask._reach(((last - 1, last),), last).seen_by_any
+                if any(start < last - self.window for start, _ in seen):
+                    what = f"hide all keys but the {self.window} newest ones (`window`)"
+                    hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
+                    raise wrong_value("mask", what, shown(self.mask), hint)
         rope = self.rope
         if rope is None:
             return

@@ -9,6 +9,7 @@ from functools import partial
 from math import inf, isfinite, isinf, log, nan
 from typing import Any, NamedTuple, TypeAlias
 
+from scipy.sparse import csr_array
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
@@ -57,8 +58,11 @@ class Left(NamedTuple):
 
     weight: HostArray  # the fraction of the weight
     is_other: HostArray  # whether it is there, and none of it is what was left out at the query
-    squares: Array = None  # the fraction of the sum of squared weights, or weight**2
+    squares: HostArray  # the fraction of the sum of squared weights
     moved: HostArray | None = None  # (targets, queries, places): by which the mean of y differs
+
+
+_ALL_LEFT = Left(np.ones(()), np.ones((), dtype=bool), np.ones(()))
 
 
 class Hidden(NamedTuple):
@@ -89,30 +93,29 @@ class Hidden(NamedTuple):
         left: HostArray = np.where(near, self.left[rows, None], 1.0)
         if self.side is not None:
             left = left * (self.side[rows, None] * away[0] <= 0)
-        return Left(left, left == 1)
+        return Left(left, left == 1, left**2)
 
 
 class Shares(NamedTuple):
     """Shares of groups in places: those of its own group are hidden from a query."""
 
-    own: HostArray  # (queries,): the group
-    here: HostArray  # (queries,): the place
+    group: HostArray  # (queries,)
+    place: HostArray  # (queries,)
     is_seen: HostArray  # (queries,): whether other groups share the place
-    left: HostArray  # (queries,): 0, nothing of a share is left
-    starts: HostArray  # (groups + 1,): the first share of each group
-    place: HostArray  # (shares,), group by group: the place
-    others: HostArray  # (shares,): the fraction of the weight of the place without a share
-    squares: HostArray  # (shares,): that of the sum of squared weights
-    moved: HostArray  # (targets, shares): how far the mean there moves without it
+    share: csr_array  # (groups, places): which one a group has in a place, from 1
+    # (2 + targets, 1 + shares): the fractions of the weight and of the sum of squared weights of a
+    # place that a share has, and how far each mean there moves without it; first those of none.
+    taken: HostArray
+    left: float = 0.0  # nothing of a share is left
 
     def at(self, some: HostArray) -> "Shares":
         """Return what is hidden from some of the queries."""
-        own, here, is_seen, left = (a[some] for a in self[:4])
-        return self._replace(own=own, here=here, is_seen=is_seen, left=left)
+        group, place, is_seen = (a[some] for a in self[:3])
+        return self._replace(group=group, place=place, is_seen=is_seen)
 
     def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "Shares"]:
         """Return the places of some shares, and what is hidden of them from these."""
-        places, _, hidden = by_place(shares, self.own[some])
+        places, _, hidden = by_place(shares, self.group[some])
         return places, hidden
 
     def sees_place(self) -> HostArray:
@@ -121,19 +124,11 @@ class Shares(NamedTuple):
 
     def left_of(self, rows: HostArray, columns: HostArray) -> Left:
         """Return what each query of some rows sees of some places."""
-        first, stop = self.starts[self.own[rows]], self.starts[self.own[rows] + 1]
-        counts = stop - first
-        row = np.repeat(np.arange(rows.size), counts)
-        share = np.arange(row.size) + np.repeat(stop - np.cumsum(counts), counts)
-        at = np.searchsorted(columns, self.place[share])
-        is_near = columns[np.minimum(at, columns.size - 1)] == self.place[share]
-        row, at, share = (a[is_near] for a in (row, at, share))
-        left, squares = np.ones((2, rows.size, columns.size))
-        moved = np.zeros((len(self.moved), rows.size, columns.size))
-        left[row, at], squares[row, at] = self.others[share], self.squares[share]
-        moved[:, row, at] = self.moved[:, share]
-        is_other = (left > 0) & (columns != self.here[rows, None])
-        return Left(left, is_other, squares, moved)
+        groups, row = np.unique(self.group[rows], return_inverse=True)
+        taken = self.taken[:, self.share[groups][:, columns].toarray()[row]]
+        left, squares = 1 - taken[:2]
+        is_other = (left > 0) & (columns != self.place[rows, None])
+        return Left(left, is_other, squares, taken[2:])
 
 
 # Places, the place of each share, and what is hidden from a query at each share.
@@ -158,14 +153,12 @@ def by_place(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Sha
     within = total(shares.weight * (shares.within + off**2)) / weight
     places = Samples(shares.x[:, first], mean, weight, within, weight**2 / squares)
     is_shared = (np.bincount(place) > 1)[place]
-    rest = np.where(is_shared, weight[place] - shares.weight, 0.0)
-    others = rest / weight[place]
-    of_squares = np.where(differ[place], 1 - squared / squares[place], others**2)
-    moved = -off * np.where(rest > 0, shares.weight / np.maximum(rest, _TINY), 0.0)
-    order = np.argsort(group, kind="stable")
-    starts = np.searchsorted(group[order], np.arange(group.max() + 2))
-    of_groups = (a[..., order] for a in (place, others, of_squares, moved))
-    return places, place, Shares(group, place, rest > 0, np.zeros(group.size), starts, *of_groups)
+    part = np.where(is_shared, shares.weight / weight[place], 1.0)
+    of_squares = np.where(differ[place], squared / squares[place], 1 - (1 - part) ** 2)
+    moved = -off * np.where(part < 1, part / np.maximum(1 - part, _TINY), 0.0)
+    taken = np.pad(np.stack([part, of_squares, *moved]), ((0, 0), (1, 0)))
+    share = csr_array((np.arange(1, group.size + 1), (group, place)))
+    return places, place, Shares(group, place, part < 1, share, taken)
 
 
 class Predicted(NamedTuple):
@@ -191,6 +184,7 @@ class Smooth:
     ) -> None:
         """Smooth samples by kernels that are `widened` so many times."""
         self.factors, self.y, self.ridges = factors, samples.y, ridges
+        self._is_linear = any(map(isfinite, ridges))
         cutoff = options["cutoff"]
         self._most_queries = options["block_size"] or _MOST_QUERIES
         scales = [factor._scales() for factor in factors]
@@ -225,9 +219,9 @@ class Smooth:
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
-                left = None if hidden is None else hidden.left_of(rows, columns)
-                needed, part = self._leaf_values(places[:, rows], columns, left, squares=squares)
-                if left is None or needed <= reach or columns.size == self._tree.n:
+                left = _ALL_LEFT if hidden is None else hidden.left_of(rows, columns)
+                needed, part = self._in_leaf(places[:, rows], columns, left, squares=squares)
+                if needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
@@ -271,8 +265,8 @@ class Smooth:
         found = self._tree.query_ball_point(middle, radius, return_sorted=True)
         return np.asarray(found, dtype=np.int64)
 
-    def _leaf_values(
-        self, query: HostArray, columns: HostArray, left: Left | None, *, squares: bool
+    def _in_leaf(
+        self, query: HostArray, columns: HostArray, left: Left, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
         origin = query[:, :1]
@@ -280,9 +274,7 @@ class Smooth:
         query = (query - origin) / self._scale
         parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
         distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
-        squared = sum(distances[1:], distances[0])
-        if left is not None:
-            squared = np.where(left.weight > 0, squared, inf)
+        squared = np.where(left.weight > 0, sum(distances[1:], distances[0]), inf)
         nearest = np.maximum(squared.min(axis=1, keepdims=True), 0.0)
         sees = np.isfinite(nearest)
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
@@ -290,20 +282,17 @@ class Smooth:
         # The nearest is within two widths, so that its weight is no small number.
         scores = [f._score(d, widening) for f, d in zip(self.factors, distances, strict=True)]
         # Exponentials that underflow, and products of small numbers, take many times as long.
-        p = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
+        whole = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:
-            p = np.where(squared <= limit, p, 0.0)
-        whole = p
-        if left is not None:
-            p = p * np.where(sees, left.weight, 1.0)
-        f, is_linear = sample.shape[0], any(map(isfinite, self.ridges))
-        total, means, second = self._moments(p, sample, columns, left, is_linear=is_linear)
-        mean, mean_y = means[:, :f], means[:, f:]
+            whole = np.where(squared <= limit, whole, 0.0)
+        p = whole * np.where(sees, left.weight, 1.0)
+        total, means, second = self._moments(p, sample, columns, left.moved)
+        mean, mean_y = np.split(means, [len(sample)], axis=1)
         ratio = ((p * self._weight[columns]) ** 2).sum(axis=1) / total[:, 0] ** 2
         away = mean - query.T
-        if is_linear:
+        if self._is_linear:
             second = second - mean[:, :, None] * means[:, None, :]
-            cov, cov_y = second[:, :, :f], second[:, :, f:]
+            cov, cov_y = np.split(second, [len(sample)], axis=2)
             spread = np.trace(cov, axis1=1, axis2=2)
         else:
             spread = (second - mean**2).sum(axis=1)
@@ -316,48 +305,39 @@ class Smooth:
             _tilt(cov, away, guard, self._slopes) if isfinite(ridge) else np.zeros_like(away)
             for ridge, guard in zip(self.ridges, guards, strict=True)
         ]
-        found = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
+        found = [mean_y + (t * cov_y).sum(axis=1) if self._is_linear else mean_y for t in tilts]
+        found = np.stack([np.where(sees, part, nan).T for part in found])
         at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
         if squares:
             slope = tilts[-1][:, :, 0]
             line = 1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample
-            if left is None or left.squares is None:
-                p = (p * line) ** 2
-            else:
-                p = (whole * line) ** 2 * left.squares
+            p = (whole * line) ** 2 * left.squares
             ratio = p @ self._squared_weight[columns] / total[:, 0] ** 2
-        found = np.stack([np.where(sees, part, nan).T for part in found])
-        if left is not None:  # a leaf may see what is beyond the limit of a query
-            squared = np.where(left.is_other & (squared <= limit), squared, inf)
+        # A leaf may see what is beyond the limit of a query.
+        squared = np.where(left.is_other & (squared <= limit), squared, inf)
         distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
     def _moments(
-        self,
-        p: HostArray,
-        sample: HostArray,
-        columns: HostArray,
-        left: Left | None,
-        *,
-        is_linear: bool,
+        self, p: HostArray, sample: HostArray, columns: HostArray, moved: HostArray | None
     ) -> tuple[Array, Array, Array]:
         """Return the sum of weights, the means of columns and targets, and second moments.
 
         These are of columns with columns and targets, (queries, columns, columns + targets), or of
         each column with itself.
         """
-        weight, y = self._weight[columns], self.y[:, columns]
-        f, both = sample.shape[0], np.concatenate([sample, y])
-        second = (sample[:, None, :] * both).reshape(-1, columns.size) if is_linear else sample**2
+        weight, y, f = self._weight[columns], self.y[:, columns], len(sample)
+        both = np.concatenate([sample, y])
+        second = (sample[:, None] * both).reshape(-1, y.shape[1]) if self._is_linear else sample**2
         moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
         total = moments[:, :1]
         means, second = np.split(moments[:, 1:] / total, [len(both)], axis=1)
-        if is_linear:
+        if self._is_linear:
             second = second.reshape(len(p), f, len(both))
-        if left is not None and left.moved is not None:
-            shifts = p * weight * left.moved / total  # (targets, queries, places)
+        if moved is not None:
+            shifts = p * weight * moved / total  # (targets, queries, places)
             means[:, f:] += shifts.sum(axis=2).T
-            if is_linear:
+            if self._is_linear:
                 second[:, :, f:] += (shifts @ sample.T).transpose(1, 2, 0)
         return total, means, second
 
