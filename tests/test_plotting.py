@@ -662,18 +662,22 @@ def test_first_sequence_head_and_index_are_the_default(ax):
 
 
 def test_colours_of_weights(ax):
-    """Ticks are a tenth of the cube roots apart, and at digits 1, 2 and 5."""
+    """Ticks are a tenth of the cube roots apart, and at digits 1, 2 and 5, whatever is largest."""
     assert plotting.plot_attention(np.asarray([[0.01, 1.0]]), ax=ax) is ax
     bar = ax.images[0].colorbar
-    assert bar.get_ticks().tolist() == pytest.approx([0, 1, 0.5, 0.2, 0.1, 0.02, 0.005])
+    assert bar.get_ticks().tolist() == pytest.approx([0, 0.001, 0.01, 0.05, 0.2, 0.5, 1])
     ax.figure.canvas.draw()
     texts = [text.get_text() for text in bar.ax.get_yticklabels()]
-    assert texts == ["0", "1", "0.5", "0.2", "0.1", "0.02", "0.005"]
+    assert texts == ["0", "0.001", "0.01", "0.05", "0.2", "0.5", "1"]
     ax.clear()
     plotting.plot_attention(np.full((2, 4), 0.25), ax=ax)
     assert ax.images[0].get_clim() == (0.0, 0.25)
     ticks = ax.images[0].colorbar.get_ticks().tolist()
-    assert ticks == pytest.approx([0, 0.2, 0.1, 0.05, 0.02, 0.005, 0.001])
+    assert ticks == pytest.approx([0, 0.001, 0.01, 0.05, 0.2])
+    ax.clear()
+    plotting.plot_attention(np.full((2, 4000), 0.00025), ax=ax)
+    ticks = ax.images[0].colorbar.get_ticks().tolist()
+    assert ticks == pytest.approx([0, 1e-6, 1e-5, 5e-5, 2e-4])
     ax.clear()
     plotting.plot_attention(np.asarray([[0.0, 1.01]]), ax=ax)  # of half precision
     for wrong in (1.02, -0.01):

@@ -1,7 +1,7 @@
 """Heat maps: encodings and how alike they are, masks, biases and attention weights."""
 
 from collections.abc import Callable, Sequence
-from math import floor, log10
+from math import ceil, log10
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from positional_embeddings.arguments import checks
@@ -25,6 +25,9 @@ _MOST_BORDERED_CELLS = 32
 _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also without colours
 
 _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
+
+# Ticks of weights up to 1: round numbers whose cube roots are not too near each other.
+_TICKS = np.asarray([0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 1.0])
 
 # Weights in half precision may be a little above 1.
 _ROUNDING = 1e-2
@@ -357,22 +360,9 @@ def _draw_weights(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
-    bar.set_ticks(_ticks_to(largest))
+    ticks = _TICKS * 10.0 ** ceil(log10(largest))
+    bar.set_ticks(ticks[ticks <= largest])
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
-
-
-def _ticks_to(largest: float) -> list[float]:
-    """Return 0 and round numbers whose cube roots are not too near each other."""
-    decade, highest = floor(log10(largest)), 1.0
-    ticks = [0.0]
-    for power in range(decade, decade - 5, -1):
-        for digit in (5, 2, 1):
-            tick = digit * 10.0**power
-            place = (tick / largest) ** (1 / 3)
-            if 0.1 < place <= highest:
-                ticks.append(tick)
-                highest = place - 0.1
-    return ticks
 
 
 def _largest(cells: HostArray) -> float:
