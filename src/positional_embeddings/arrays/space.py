@@ -199,7 +199,7 @@ class Space:
         result = self.matmul(merged, table[..., 0, :, :])
         return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
-    def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+    def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         """Return what queries attend to that see all keys, None if that is not done faster here.
 
         Nor if what comes is not finite. Several rows of queries on axis -3 may share one of keys.

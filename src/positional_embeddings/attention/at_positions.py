@@ -198,12 +198,7 @@ def _check_shown(mask: Mask, window: int, sinks: int) -> None:
 
 
 def positions_of(
-    q: Array,
-    k: Array,
-    positions: Array,
-    key_positions: Array,
-    of_q: tuple[int, int],
-    space: Space,
+    q: Array, k: Array, positions: Array, key_positions: Array, of_q: tuple[int, int], space: Space
 ) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:

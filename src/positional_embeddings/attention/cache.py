@@ -11,14 +11,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.kept import form_of, once
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    ArrayT,
-    Device,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
@@ -162,7 +155,7 @@ class KVCache(_Value):
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
         oldest = lengths - ring
-        feature, seq = axes.of_four(self)
+        feature, seq = axes.four_axes(self)
         checks.set_fields(
             self,
             lengths=frozen_integers(lengths),

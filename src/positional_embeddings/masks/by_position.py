@@ -277,9 +277,8 @@ class GlobalMask(Mask):
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        indices = frozen_integers(
-            length_array("indices", self.indices, None, None, axis="tokens")[1]
-        )
+        _, indices = length_array("indices", self.indices, None, None, axis="tokens")
+        indices = frozen_integers(indices)
         checks.set_fields(self, indices=indices)
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, attend, prepared
+from positional_embeddings.attention.attention import Prepared, compute, prepared
 from positional_embeddings.attention.rules import Options, Rules
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
@@ -194,7 +194,7 @@ class AttentionLayer(checks.CheckedLayer):
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
             own = positions if self.rope.sections is None else None
-        return attend(*self._prepared(q, k, v, sinks, own), q, k, v)
+        return compute(*self._prepared(q, k, v, sinks, own), q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
         """Check the numbers of features and of heads of an array."""

@@ -13,17 +13,9 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.kept import form_of, keep, once
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, attend
+from positional_embeddings.attention.attention import Prepared, compute
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -383,7 +375,7 @@ class DecoderCache(WeightedLayer):
         indices = space.xp.asarray(
             numbers_of("rows", rows), dtype=space.integer, device=space.device
         )
-        batch: Any = axes.batch_axis(4, *axes.of_four(cache))
+        batch: Any = axes.batch_axis(4, *axes.four_axes(cache))
         buffers = [
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
@@ -493,7 +485,7 @@ class DecoderStep(WeightedLayer):
         values, seen_values = step._moved(values, v, plan.values)
         cache.buffers[number] = keys, values
         scores, way = attention
-        return attend(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
+        return compute(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
 
     def _checked(
         self,
@@ -541,12 +533,12 @@ class _Plan(NamedTuple):
     attention: Prepared | None = None  # known after the first layer has stored
 
 
-def _token_rotation(rope: RoPE, at: int, q: HostArray, k: HostArray) -> Rotate:
+def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
     """Return what rotates queries and keys like these of one token, which is at a position.
 
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
-    axis: Any = axes.head_axis(4, *axes.of_four(rope))
+    axis: Any = axes.head_axis(4, *axes.four_axes(rope))
     fit = rope._fit(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
@@ -576,7 +568,7 @@ def _buffers(
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
-    feature, seq = axes.of_four(layer)
+    feature, seq = axes.four_axes(layer)
     of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
     of_kv, size = layer.num_kv_heads, layer.head_size
     shapes: list[Any] = []

@@ -17,20 +17,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import (
-    counted,
-    shown,
-    warn_caller,
-    wrong_type,
-    wrong_value,
-)
+from positional_embeddings.arrays.errors import counted, shown, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import (
+    FitOptions,
     Hidden,
-    Options,
     Parts,
     Predicted,
     Samples,
@@ -537,11 +531,7 @@ class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(
-        self,
-        terms: list[Term],
-        shares: Samples,
-        parts: Parts,
-        options: Options,
+        self, terms: list[Term], shares: Samples, parts: Parts, options: FitOptions
     ) -> None:
         """Smooth places; `shares` are what is left out of them, each at its place."""
         self.samples, self._place, self._hidden = parts
