@@ -24,9 +24,7 @@ except ImportError as error:
 __all__ = ["encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
-Options: TypeAlias = dict[str, Any]
 TimeZone: TypeAlias = str | tzinfo | None
-Encoding = Literal["cyclic", "fourier", "spherical"]
 
 # The options that each encoding needs, and those that have defaults.
 _OPTIONS = {
@@ -40,7 +38,7 @@ def encode(
     da: Labelled,
     /,
     dim: Hashable | Sequence[Hashable],
-    encoding: Encoding = "cyclic",
+    encoding: Literal["cyclic", "fourier", "spherical"] = "cyclic",
     *,
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
@@ -106,7 +104,7 @@ def encode(
 
     See Also
     --------
-    attention : Attention over the encoded coordinate.
+    positional_embeddings.sklearn.PositionalEncoder : Encodings of the columns of a table.
 
     Examples
     --------
@@ -192,7 +190,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: Options
+    encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: dict[str, Any]
 ) -> _Plan:
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
@@ -295,6 +293,3 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
             return unit
     what = "be given unless the attributes 'units' are both degrees or both radians"
     raise wrong_value("unit", what, " and ".join(units))
-
-
-# Attention over named dimensions.
