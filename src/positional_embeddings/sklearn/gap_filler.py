@@ -10,13 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import (
-    counted,
-    shown,
-    warn_caller,
-    wrong_type,
-    wrong_value,
-)
+from positional_embeddings.arrays.errors import counted, shown, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps

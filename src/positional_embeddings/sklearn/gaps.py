@@ -31,7 +31,7 @@ _ROUNDED = 1e-9  # part of a length that is due to rounding
 Hidden: TypeAlias = Iterator[tuple[HostArray, HostArray]]
 
 
-class Way(NamedTuple):
+class GapWeights(NamedTuple):
     """How gaps of a length are filled."""
 
     length: float
@@ -138,13 +138,13 @@ class KnownGaps:
             ]
         )
 
-    def _learn(self, layout: list[Cells], side: int, _octave: int, length: float) -> Way:
+    def _learn(self, layout: list[Cells], side: int, _octave: int, length: float) -> GapWeights:
         """Return how to fill gaps of a length, by hidden windows or ends of the record."""
         x, y = self._x, self._y
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         if not rounds:
             candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
-            return Way(length, np.eye(candidates)[0], np.full((2, 2), nan))
+            return GapWeights(length, np.eye(candidates)[0], np.full((2, 2), nan))
         wanted = np.concatenate([at for _, at in rounds])
         said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
         errors = (np.concatenate(said, axis=1) - y[wanted]).T
@@ -160,7 +160,7 @@ class KnownGaps:
             phase = cells.cell[wanted] % cells.phases
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
-        return Way(length, weights, variances * np.array([1.0, worst / mean]))
+        return GapWeights(length, weights, variances * np.array([1.0, worst / mean]))
 
 
 # Bridges over gaps.

@@ -180,7 +180,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     if len(zones) > 1:
         hint = f" Convert them to one, as with {_OF_OFFSETS}."
         raise wrong_value(name, "have one time zone or calendar", " and ".join(zones), hint)
-    clock = [_of_numpy(value) for value in values]
+    clock = [_numpy_time(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
         # NumPy finds the unit of what is there.
@@ -199,7 +199,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     return times.reshape(objects.shape)
 
 
-def _of_numpy(value: Dates) -> Array | None:
+def _numpy_time(value: Dates) -> Array | None:
     """Return a date, as its own clock shows it, or a span of time as one of NumPy."""
     if hasattr(value, "dayofyr"):  # of cftime
         start = _JULIAN_DAY_OF_1970

@@ -88,9 +88,7 @@ def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
 
 
 def names_of_waves(
-    names: Sequence[object],
-    labels: Sequence[Sequence[str]],
-    arrangement: str = "interleaved",
+    names: Sequence[object], labels: Sequence[Sequence[str]], arrangement: str = "interleaved"
 ) -> list[str]:
     """Return names such as "time_sin_8d", of a sine and a cosine for each label of a coordinate."""
     waves = []
