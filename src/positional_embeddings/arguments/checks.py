@@ -290,12 +290,7 @@ def left_out(where: str, error: Callable[..., Exception] = wrong_value, **option
 
 
 def broadcasts(
-    name: str,
-    shape: Shape,
-    target: Shape,
-    meaning: str,
-    came: Shape | None = None,
-    hint: str = "",
+    name: str, shape: Shape, target: Shape, meaning: str, came: Shape | None = None, hint: str = ""
 ) -> None:
     """Check that each axis of `shape` is as long as in `target`, or 1; messages show `came`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):

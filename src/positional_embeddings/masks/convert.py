@@ -288,12 +288,7 @@ def to_block_ranges(
 
 
 def _states(
-    queries: tuple[int, int],
-    offset: int,
-    mask: Mask,
-    k_len: int,
-    block_size: int,
-    space: Space,
+    queries: tuple[int, int], offset: int, mask: Mask, k_len: int, block_size: int, space: Space
 ) -> Array:
     """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, k_len, block_size)
