@@ -533,9 +533,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(DECODER.step, values, lambda both, _: both[1].positions)
         for values in ({"tokens": 3}, {"tokens": np.ones((2, 6), int), "positions": POSITIONS})
     ],
-    "DecoderCache.take": [
-        Call(TAKEN.take, {"rows": [1, 0, 1]}, lambda cache, _: cache.lengths)
-    ],
+    "DecoderCache.take": [Call(TAKEN.take, {"rows": [1, 0, 1]}, lambda cache, _: cache.lengths)],
     "DecoderStep.attend": [
         Call(attended, {"layer": 0, "q": TOKEN, "k": TOKEN, "v": TOKEN, "sinks": X[0, :2]})
     ],

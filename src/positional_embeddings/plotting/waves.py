@@ -16,12 +16,7 @@ _OF_LINE, _OF_SIDE = 2001, 301
 
 
 def plot_kernel(
-    waves: FourierFeatures,
-    reach: float,
-    /,
-    *,
-    label: str = "difference",
-    ax: "Axes | None" = None,
+    waves: FourierFeatures, reach: float, /, *, label: str = "difference", ax: "Axes | None" = None
 ) -> "Axes":
     """Plot the kernel of Fourier features against the difference of two points.
 
