@@ -25,7 +25,6 @@ __all__ = ["encode"]
 
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
 TimeZone: TypeAlias = str | tzinfo | None
-Encoding = Literal["cyclic", "fourier", "spherical"]
 
 # The options that each encoding needs, and those that have defaults.
 _OPTIONS = {
@@ -39,7 +38,7 @@ def encode(
     da: Labelled,
     /,
     dim: Hashable | Sequence[Hashable],
-    encoding: Encoding = "cyclic",
+    encoding: Literal["cyclic", "fourier", "spherical"] = "cyclic",
     *,
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
@@ -102,6 +101,10 @@ def encode(
     ValueError
         If there is no such coordinate, `feature_dim` is the name of one already, or an option
         has a wrong value.
+
+    See Also
+    --------
+    positional_embeddings.sklearn.PositionalEncoder : Encodings of the columns of a table.
 
     Examples
     --------

@@ -207,11 +207,11 @@ def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
     """Weights are those of places, whatever the number of groups that share them."""
     place, group = np.arange(400) % 10, np.arange(400) // 10
     y = np.sin(place) + np.random.default_rng(0).normal(0, 0.3, 400)
-    sizes, of_leaf = [], Smooth._in_leaf
+    sizes, in_leaf = [], Smooth._in_leaf
 
     def counted(self, query, columns, left, *, squares):
         sizes.append(columns.size)
-        return of_leaf(self, query, columns, left, squares=squares)
+        return in_leaf(self, query, columns, left, squares=squares)
 
     monkeypatch.setattr(Smooth, "_in_leaf", counted)
     AttentionRegressor().fit(place[:, None], y, groups=group)

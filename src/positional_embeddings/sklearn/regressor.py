@@ -290,13 +290,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         with _text_refused("y"):  # in `X` it was refused before
             X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         # Of NumPy, whatever the library of `X` is.
-        samples, labels, *self._of_samples = _fold(X, y, sample_weight, groups)
+        samples, group, *self._places = _fold(X, y, sample_weight, groups)
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
-        hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
-        parts: Parts = samples, np.arange(samples.weight.size), hidden
-        if labels is not None and self.leave_out is None:
-            parts = by_place(samples, labels[0].astype(np.int64))
+        parts = self._left_out_parts(samples, group, [column.is_time for column in columns])
         smoother = _Sum(kernel._terms(), samples, parts, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
@@ -308,18 +305,19 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
 
-    def _check_leave_out(self, samples: Samples, labels: Array, is_time: list[bool]) -> Hidden:
-        """Return which samples are left out with each sample; `labels` are its groups, or None."""
-        radius, left = 0.0, np.zeros_like(samples.weight)
-        if self.leave_out is not None:
-            if labels is not None:
+    def _left_out_parts(self, samples: Samples, group: Array, is_time: list[bool]) -> Parts:
+        """Return places, the place of each sample, and what is left out with it."""
+        if group is not None:
+            if self.leave_out is not None:
                 what = "be None where `groups` are given"
                 raise wrong_value("leave_out", what, shown(self.leave_out))
-            radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
-            labels = samples.x[is_time] if any(is_time) else samples.x
-        elif labels is None:  # others at the place stay
-            labels, left = np.arange(left.size)[None, :], 1 - 1 / samples.repeats
-        return Hidden(labels, labels, radius, left)
+            return by_place(samples, group)
+        place = np.arange(samples.weight.size)
+        if self.leave_out is None:  # others at the place stay
+            return samples, place, Hidden(place[None], place[None], 0.0, 1 - 1 / samples.repeats)
+        radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
+        labels = samples.x[is_time] if any(is_time) else samples.x
+        return samples, place, Hidden(labels, labels, radius, np.zeros_like(samples.weight))
 
     def predict(self, X: Any, *, return_std: bool | str = False) -> Any:
         """Return the value of the smooth function.
@@ -379,10 +377,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        place, deviation = self._of_samples
+        place, deviation = self._places
         with quiet():
             found = self._smoother.left_out(slice(None))
-            moved = (found.at_query * self._smoother.of_twins)[place] * deviation
+            moved = (found.at_query * self._smoother.twin_weights)[place] * deviation
             return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
@@ -475,7 +473,7 @@ def _fold(
 ) -> tuple[Samples, HostArray | None, HostArray, HostArray]:
     """Return the mean, weight and variance of the samples at each place.
 
-    Also the groups of the places, (1, places); and of each sample of a weight above 0 its place,
+    Also the groups of the places; and of each sample of a weight above 0 its place,
     and how far it is from the mean there, (targets, samples).
     """
     x, y = _columns_of("X", X), _columns_of("y", y)
@@ -497,7 +495,7 @@ def _fold(
     least, most = (f.reduceat(y, starts, axis=1) for f in (np.minimum, np.maximum))
     equal = total**2 / np.add.reduceat(weight**2, starts)
     repeats = np.where((least < most).any(axis=0), equal, 1.0)
-    group = None if groups is None else rows[:-columns, starts]
+    group = None if groups is None else rows[0, starts].astype(np.int64)
     samples = Samples(rows[-columns:, starts], mean, total, within, repeats)
     back = np.argsort(order)
     return samples, group, at[back], deviation[:, back]
@@ -516,7 +514,7 @@ def _drawn(n: int, most: int) -> Array:
 
 def _shrunk(found: Predicted, smooth: Smooth) -> Array:
     """Return local variances over their mean, which counts as some measurements."""
-    part = _AS_MEASUREMENTS * smooth.of_one * found.at_query[0]
+    part = _AS_MEASUREMENTS * smooth.mean_weight * found.at_query[0]
     return (found.mean[0] + part) / (1 + part)
 
 
@@ -542,7 +540,7 @@ class _Sum:
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
         twins = np.maximum(shares.repeats - 1, 1.0)
-        self.of_twins = self._hidden.left * shares.weight / samples.weight.max() / twins
+        self.twin_weights = self._hidden.left * shares.weight / samples.weight.max() / twins
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
@@ -608,7 +606,7 @@ class _Sum:
 
     def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
         """Return the squared errors of shares that were left out, (..., targets, shares)."""
-        moved = (found.at_query * self.of_twins[at])[..., None, :]
+        moved = (found.at_query * self.twin_weights[at])[..., None, :]
         y = y[:, self._place[at]] + self._off[:, at]
         return (found.mean - y) ** 2 + self.shares.within[:, at] * (1 + moved) ** 2
 
@@ -638,7 +636,7 @@ class _Sum:
             raise wrong_value("leave_out", what, "none for some sample")
         errors = self._squared_errors(found, self.samples.y, at)
         # What the other measurements at a place add to the squared weights.
-        twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / shares.repeats[at])
+        twins = (found.at_query * self.twin_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
         parts = 1 + found.squares + twins
         square, part = (_mean(a, weights=shares.weight[at]) for a in (errors, parts))
         self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
@@ -651,7 +649,7 @@ class _Sum:
         """Smooth squared errors over their mean, if others of them predict each one better so."""
         shares = self.shares.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
         samples, hidden = self._hidden.among(at, shares)
-        of_twins, least = self.of_twins[at], 0.0
+        twin_weights, least = self.twin_weights[at], 0.0
         for term in self._terms:
             extent = np.ptp(term.points(samples.x), axis=0).max()
             last = ceil(log2(max(extent, _LEAST)))
@@ -661,7 +659,7 @@ class _Sum:
                 noise = _shrunk(found, smooth)
                 # The logarithm of the likelihood, times -2, beyond that of the same noise
                 # everywhere. The last term is for what a measurement says of its own place.
-                own = 2 * found.at_query[0] * of_twins * (ratios / noise) ** 2
+                own = 2 * found.at_query[0] * twin_weights * (ratios / noise) ** 2
                 score = np.log(noise) + ratios / noise - ratios + own
                 mean = _mean(score, weights=shares.weight)
                 within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / shares.repeats)

@@ -124,8 +124,7 @@ class Shares(NamedTuple):
 
     def left_of(self, rows: HostArray, columns: HostArray) -> Left:
         """Return what each query of some rows sees of some places."""
-        groups, row = np.unique(self.group[rows], return_inverse=True)
-        taken = self.taken[:, self.share[groups][:, columns].toarray()[row]]
+        taken = self.taken[:, self.share[self.group[rows]][:, columns].toarray()]
         left, squares = 1 - taken[:2]
         is_other = (left > 0) & (columns != self.place[rows, None])
         return Left(left, is_other, squares, taken[2:])
@@ -193,7 +192,7 @@ class Smooth:
         self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
-        self.of_one = np.mean(samples.weight / samples.repeats) / samples.weight.max()
+        self.mean_weight = np.mean(samples.weight / samples.repeats) / samples.weight.max()
         nothing = _NOTHING - log(self._weight.min())
         self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
         self._is_cut = cutoff is not None

@@ -89,8 +89,8 @@ def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> H
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
         length = _PARTS[period] if period in _PARTS else length_of("period", period)
-        cycles = ticks.divided_by(length, shift)
-        phase = cycles.rest / cycles.divisor
+        _, rest, divisor = ticks.divided_by(length, shift)
+        phase = rest / divisor
     return ticks.with_gaps(np.minimum(phase, _BELOW_ONE))
 
 
@@ -143,14 +143,6 @@ def extent_of(times: HostArray) -> int:
     return (int(np.max(present)) - int(np.min(present))) * ticks.length if present.size else 0
 
 
-class _Quotient(NamedTuple):
-    """What a division leaves: ``whole + rest / divisor``."""
-
-    whole: HostArray
-    rest: HostArray
-    divisor: int
-
-
 class _Ticks(NamedTuple):
     """Times as integers since 1970.
 
@@ -161,8 +153,8 @@ class _Ticks(NamedTuple):
     length: int  # of one, in attoseconds
     missing: HostArray  # in the shape of the times
 
-    def divided_by(self, divisor: int, shift: int = 0) -> _Quotient:
-        """Return the quotient of the times, `shift` attoseconds later, and a length.
+    def divided_by(self, divisor: int, shift: int = 0) -> tuple[Array, Array, int]:
+        """Return the times, `shift` attoseconds later, in lengths: whole + rest / divisor.
 
         Exact: in Python's integers where 64 bits do not hold a product.
         """
@@ -172,7 +164,7 @@ class _Ticks(NamedTuple):
         if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
             counts = counts.astype(object)
         product = counts * length + shift
-        return _Quotient(product // divisor, product % divisor, divisor)
+        return product // divisor, product % divisor, divisor
 
     def with_gaps(self, values: HostArray) -> HostArray:
         """Return values as float64 in the shape of the times, NaN where these are missing."""
