@@ -116,11 +116,7 @@ class Positions(NamedTuple):
     # What scores ask of positions that are counted or given.
 
     def points(
-        self,
-        queries: Span,
-        keys: Span,
-        space: Space,
-        batch: int = 1,  # noqa: ARG002
+        self, queries: Span, keys: Span, space: Space, _batch: int = 1
     ) -> tuple[Points, Points]:
         """Return queries (query, 1, batch) and keys (1, key, batch)."""
         q, k = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
