@@ -102,21 +102,17 @@ def test_fast():
 
 def test_a_run_and_its_rest_are_the_whole(tmp_path):
     shutil.copy(drawing.__file__, tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]", encoding="utf-8")
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["drawing"]', encoding="utf-8")
     (tmp_path / "costs.json").write_text("{}", encoding="utf-8")
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
 
     def passed(*options):
         """Return the cases that passed, and the lines before them."""
-        command = [sys.executable, "-m", "pytest", "-v", "--rootdir", ".", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options]
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("COV", "PYTEST"))}
         done = subprocess.run(
-            [*command, *options],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return set(re.findall(r"^(\S+) PASSED", done.stdout, re.MULTILINE)), done.stdout
