@@ -12,6 +12,8 @@ from positional_embeddings.attention.cublas import steps_of
 # float32.
 SCALES_OF_HALVES = {"float16": 2**15}
 
+KERNELS = "softmax", "add_sums"  # names of their files, too
+
 _KEYS_A_THREAD = 4  # so that a block of 1,024 threads has 4,096 keys and more
 _WARP, _MOST_THREADS = 32, 1024
 
