@@ -108,10 +108,15 @@ def test_a_run_and_its_rest_are_the_whole(tmp_path):
 
     def passed(*options):
         """Return the cases that passed, and the lines before them."""
-        command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options]
+        command = [sys.executable, "-m", "pytest", "-v", "--rootdir", ".", "-p", "no:cacheprovider"]
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("COV", "PYTEST"))}
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [*command, *options],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return set(re.findall(r"^(\S+) PASSED", done.stdout, re.MULTILINE)), done.stdout

@@ -158,7 +158,6 @@ MEANT = {
         q[:, :, 3:4], k[:, :, :4], k[:, :, :4], shown=ALL
     ),
     "cache.rewind(1); cache.step(1)[1].positions": np.asarray([[3]]),
-    "cache.take([1, 1]).step(1)[1].store(keys, k[[1, 1], :, 4:5])[1]": k[[1, 1], :, :5],
     "output[:, :, -1]": np.stack([attended()[0, :, 3], attended()[1, :, 5]]),
     "LearnedPE(8, 12, rng=1, **axes)(x)": x + table(12, 1)[2:8],
     "AbsolutePE(8, 64, **axes)(x)": x

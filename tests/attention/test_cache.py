@@ -20,7 +20,6 @@ from positional_embeddings import (
     GlobalMask,
     KVCache,
     NeighbourhoodMask,
-    PrefixMask,
     SegmentMask,
     SlidingWindowMask,
     T5Bias,
@@ -224,7 +223,7 @@ def test_a_cache_is_a_value():
 
 
 def test_only_what_a_user_may_give_is_an_argument():
-    assert list(inspect.signature(KVStep).parameters) == ["positions", "key_positions"]
+    assert not inspect.signature(KVStep).parameters
     assert not any(name.startswith("_") for name in inspect.signature(KVCache).parameters)
 
 
@@ -456,7 +455,6 @@ def test_a_ring_takes_masks_that_show_no_more_than_it_has():
     x = np.ones((4, 3, 2))
     step = KVCache.empty(2, 8, 1, window=4).step(3)[1]
     for mask in (
-        None,
         CausalMask(),
         CausalMask(mask_diagonal=True) | SlidingWindowMask(3, 0),
         CausalMask() | (SlidingWindowMask(3, 0) & GlobalMask([0])),
@@ -464,8 +462,7 @@ def test_a_ring_takes_masks_that_show_no_more_than_it_has():
         CausalMask() | ChunkedMask(2**41) | DilatedMask(2),
         CausalMask() | SegmentMask([0, 0, 1]),
         FunctionMask(lambda q, k: k > q),
-        NeighbourhoodMask((2, 2), 1),
-        PrefixMask(3),
+        CausalMask() | NeighbourhoodMask((2, 2), 1),
     ):
         got = scaled_dot_product_attention(x, x, x, mask=mask, positions=step)
         places = {"positions": np.arange(3), "key_positions": np.arange(3)}
@@ -551,10 +548,10 @@ def test_the_next_cache_must_be_kept(backend):
     for wrong in (cache.step(1)[1], start.step(2)[1], step):
         with pytest.raises(ValueError, match=f"{BEFORE}.* write cache, step = cache.step\\(token"):
             wrong.store(buffer, tokens_of(backend, wrong.positions.shape[0]))
-    # Another buffer, a copy, a rewind and chosen rows are other cases.
+    # Other buffers, a cache that is rewound or copied, and another one are other cases.
     start.step(2)[1].store(copied, tokens_of(backend, 2))
     start.step(2)[1].store(backend.array(backend.numpy(buffer)), tokens_of(backend, 2))
-    for going_on in (start.rewind(0), start.rewind(1), start.take([1, 0]), copy.copy(start)):
+    for going_on in (start.rewind(0), copy.copy(start), start.take([0, 1]), start.rewind(1)):
         following, again = going_on.step(1)
         again.store(buffer, tokens_of(backend, 1))
         following.step(1)[1].store(buffer, tokens_of(backend, 1))
@@ -598,19 +595,21 @@ def pickled(value):
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
-def test_copies_cannot_be_written_to_and_know_no_buffers(duplicate):
+def test_copies_cannot_be_written_to_and_store_in_buffers_of_their_own(duplicate):
     cache, step = KVCache.empty(2, 8, 1).step([[0, 1], [1, 1]])
-    step.store(np.zeros((HEAD, 8, 2)), np.ones((HEAD, 2, 2)))
     copied, own = duplicate(cache), duplicate(step)
     for array in (copied.lengths, copied._oldest, own.positions, own.key_positions):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
-    assert copied._stored is None is own._cache._stored is own._after or duplicate is copy.copy
-    buffer = np.zeros((HEAD, 8, 2))
-    for _ in range(2):  # of what memory nobody knows
-        own.store(buffer, np.ones((HEAD, 2, 2)))
+    new, buffers = np.ones((HEAD, 2, 2)), np.zeros((2, HEAD, 8, 2))
+    for one, buffer in zip((step, own), buffers, strict=True):
+        one.store(buffer, new)
+        with pytest.raises(ValueError, match=TWICE):
+            one.store(buffer, new)
     assert (copied, own) == (cache, step)
-    assert copied.step(1)[0] == cache.step(1)[0]
+    following, step = copied.step(2)
+    assert following == cache.step(2)[0]
+    step.store(buffers[1].copy(), new)
 
 
 def test_a_step_knows_the_axes_of_its_cache():
@@ -641,7 +640,7 @@ def test_arrays_go_with_a_step_whose_slots_are_positions():
     rng = np.random.default_rng(0)
     hidden, bias = np.triu(np.ones((5, 5), dtype=bool), 1), rng.standard_normal((5, 5))
     cache, ring, x = KVCache.empty(2, 8), KVCache.empty(2, 8, window=6), rng.random((4, 5, 2))
-    steps = [cache.step(5), cache.step(np.ones((2, 5), dtype=int)), ring.step(5)]
+    steps = [cache.step(5), cache.step(np.ones((2, 5), dtype=int))]
     expected = scaled_dot_product_attention(x, x, x, mask=hidden, bias=bias)
     for _, step in steps:
         got = scaled_dot_product_attention(x, x, x, mask=hidden, bias=bias, positions=step)
@@ -652,7 +651,7 @@ def test_arrays_go_with_a_step_whose_slots_are_positions():
     for _, wrong in (
         cache.step([[1, 1, 0], [0, 1, 1]]),
         steps[0][0].rewind([1, 0]).step(2),
-        steps[2][0].step(2),
+        ring.step(5),
     ):
         q, k = (np.ones((4, len(p), 2)) for p in (wrong.positions, wrong.key_positions))
         seen = np.zeros((len(wrong.positions), len(wrong.key_positions)), dtype=bool)

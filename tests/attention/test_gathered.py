@@ -396,8 +396,8 @@ def test_ragged_lists_are_computed_with_lists_of_like_lengths(monkeypatch):
         gathered_entries.append(listed.size)
         return original(inputs, queries, listed, columns)
 
-    original = gathered._of_block
-    monkeypatch.setattr(gathered, "_of_block", of_block)
+    original = gathered._block_output
+    monkeypatch.setattr(gathered, "_block_output", of_block)
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.zipf(1.5, 300), 256)
     indices = np.concat([rng.permutation(300)[:n] for n in lengths])

@@ -25,7 +25,6 @@ from positional_embeddings import (
 )
 
 HEADS, HEAD = 2, 3
-NOTHING = SlidingWindowMask(None, None)  # is hidden
 # From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
 LAYOUTS = {
     "(batch, heads, seq, head)": ((0, 1, 2, 3), -1, -2),
@@ -410,7 +409,9 @@ def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
         ]
         places = {"positions": step.positions, "key_positions": step.key_positions}
         for rules in ({"mask": mask}, {"mask": mask, "bias": bias}, {"bias": bias}, {}):
-            whole = rules | {"mask": rules.get("mask", NOTHING) | ring} if sinks else rules
+            whole = (
+                rules | {"mask": mask | ring} if sinks else rules
+            )  # in a ring none see later keys
             expected = scaled_dot_product_attention(*arrays, **whole, **places, **axes)
             for _ in range(2):  # layers
                 got = scaled_dot_product_attention(*arrays, **rules, positions=step)

@@ -170,9 +170,8 @@ def test_orthogonal_frequencies_take_few_random_numbers():
 
 def test_frequencies_end_at_a_power_of_two():
     generator = Watched(np.random.PCG64(0))
-    (digits,) = random_fourier._digits(
-        random_fourier._Spectrum(None, "laplace", (1.0,), None, False), 2, generator
-    )
+    spectrum = random_fourier._Spectrum(None, "laplace", (1.0,), None, False)
+    (digits,) = random_fourier._drawn_digits(2, generator, *spectrum)
     assert [float(number) for number in digits.split()] == [-(2.0**100), 2.0**100]
 
 
@@ -195,18 +194,15 @@ def cycles_of(options, count, seed, dims):
     from decimal import Decimal
 
     scales = (options.get("length_scale", 1.0),) * dims
-    spectrum = random_fourier._spectrum(
-        dims,
+    spectrum = (
         options.get("kernel", "gaussian"),
         list(scales),
         options.get("nu"),
         options.get("period"),
         options.get("orthogonal", False),
     )
-    return [
-        [Decimal(text) for text in row.split()]
-        for row in random_fourier._digits(spectrum, count, seed)
-    ]
+    digits = random_fourier.drawn_frequencies(dims, count, seed, *spectrum)
+    return [[Decimal(text) for text in row.split()] for row in digits]
 
 
 EXACT = {
@@ -409,9 +405,8 @@ def test_many_coordinates():
     x = np.zeros((300, 4))
     x[:200] = np.random.default_rng(0).standard_normal((200, 4))
     options = {"kernel": "periodic", "period": 5.0, "length_scale": np.full(300, 20.0)}
-    drawn = random_fourier._spectrum(300, "periodic", 20.0, None, 5.0, False)
-    rows = [row.split() for row in random_fourier._digits(drawn, 4, 0)]
-    frequencies = np.asarray(rows, dtype=float)
+    drawn = random_fourier.drawn_frequencies(300, 4, 0, "periodic", 20.0, None, 5.0, False)
+    frequencies = np.asarray([row.split() for row in drawn], dtype=float)
     got = random_fourier_encoding(x, 8, rng=0, **options)
     phases = 2 * np.pi * (frequencies.T @ x)
     np.testing.assert_allclose(got[::2], 0.5 * np.sin(phases), rtol=0, atol=1e-12)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -372,3 +373,96 @@ def test_a_grid_ends_after_its_last_token(combined):
     _, cache = by_token(cache, tokens[:, :, :, :6])
     with pytest.raises(ValueError, match="`shape` must have a token for each query and key"):
         by_token(cache, tokens, 6)
+
+
+def of_a_window():
+    """Return a cache of a layer that sees all tokens and of one with a window of three."""
+    masks = {None: CausalMask(), 3: CausalMask() | SlidingWindowMask.of(3)}
+    layers = [AttentionLayer(1, 4, mask=masks[n], window=n, **LAST) for n in masks]
+    tokens = np.random.default_rng(0).standard_normal((3, 1, 1, 40, 4))
+    return layers, DecoderCache.empty(layers, 1, 40, drafts=1), tokens
+
+
+def all_attended(cache, tokens, at):
+    """Return the next cache, and what both layers make of some tokens."""
+    cache, step = cache.step(len(at))
+    return cache, [step.attend(number, *tokens[:, :, :, at]) for number in range(2)]
+
+
+COPIES = {
+    "rewind": lambda cache: cache.rewind(0),
+    "take": lambda cache: cache.take([0]),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda cache: pickle.loads(pickle.dumps(cache)),
+}
+
+
+@pytest.mark.parametrize("prompt", [2, 6])
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+def test_an_earlier_cache_is_refused_before_any_layer_stores(duplicate, prompt):
+    """Once a window has lost keys that it needs; the newest one goes on."""
+    layers, cache, tokens = of_a_window()
+    early, _ = all_attended(cache, tokens, [*range(prompt)])
+    cache, _ = all_attended(early, tokens, [20, 21, 22])
+    with pytest.raises(ValueError, match="`buffer` must hold the tokens before the step"):
+        all_attended(duplicate(early), tokens, [30])
+    cache, got = all_attended(cache, tokens, [23])
+    history = [*range(prompt), 20, 21, 22, 23]
+    for layer, output in zip(layers, got, strict=True):
+        whole = layer(*tokens[:, :, :, history])
+        np.testing.assert_allclose(output, whole[:, :, -1:], atol=1e-14)
+
+
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+def test_an_earlier_cache_goes_on_in_layers_without_a_window(duplicate):
+    layer, cache, tokens = of_one_layer()
+    _, early = by_token(cache, tokens[:, :, :, :4])
+    later, _ = by_token(early, tokens[:, :, :, 4:8][:, :, :, ::-1])
+    got, _ = by_token(duplicate(early), tokens[:, :, :, :6], 4)
+    np.testing.assert_allclose(got, layer(*tokens[:, :, :, :6])[:, :, 4:], atol=1e-14)
+    assert later.shape == (1, 2, 4, 4)
+
+
+@pytest.mark.parametrize("sections", [None, (1, 1)])
+def test_a_sequence_without_a_token_keeps_its_next_position(sections):
+    rope = RoPE(4, 64, sections=sections, **LAST)
+    layer = AttentionLayer(1, 4, rope=rope, mask=CausalMask(), **LAST)
+    given = lambda rows: np.asarray(rows if sections is None else [rows] * 2)  # noqa: E731
+    cache, _ = DecoderCache.empty([layer], 2, 40).step(5)
+    later, _ = cache.step([[0, 0], [1, 1]], positions=given([[0, 0], [5, 6]]))
+    np.testing.assert_array_equal(later.step(1)[1].positions, given([[5], [7]]))
+    assert later.rewind([1, 0]).lengths.tolist() == [4, 7]
+    later, _ = later.step([[1, 0], [0, 0]], positions=given([[30, 0], [0, 0]]))
+    for one in (later, replace(later), copy.deepcopy(later)):
+        np.testing.assert_array_equal(one.step(1)[1].positions, given([[31], [7]]))
+
+
+@pytest.mark.only_on("numpy", "torch", "jax", "dask")
+def test_a_call_that_is_refused_stores_nothing(backend):
+    on = {"xp": backend.xp, "dtype": backend.xp.float32, "device": backend.device}
+    options = {"mask": CausalMask(), "has_sinks": True, **LAST}
+    layer = AttentionLayer(2, 4, **options)
+    x = [backend.array(np.ones((1, 2, 3, 4), dtype=np.float32))] * 3
+    _, step = DecoderCache.empty([layer], 1, 8, **on).step(3)
+    sinks = backend.array(np.zeros(2, dtype=np.float32))
+    for wrong in (
+        backend.array(np.zeros(3, dtype=np.float32)),
+        backend.array(np.zeros((1, 2), dtype=np.float32)),
+        backend.array(np.zeros(2, dtype=np.int32)),
+        None,
+    ):
+        with pytest.raises((ValueError, TypeError), match="`sinks`"):
+            step.attend(0, *x, sinks=wrong)
+    assert step.attend(0, *x, sinks=sinks).shape == (1, 2, 3, 4)
+    layer = AttentionLayer(2, 4, bias=pe.ALiBiBias(3), **LAST)
+    cache, step = DecoderCache.empty([layer], 1, 8, **on).step(3)
+    with pytest.raises(ValueError, match="`bias`"):
+        step.attend(0, *x)
+    assert not backend.numpy(cache.buffers[0][0]).any()
+
+
+def test_a_step_of_layers_is_made_by_a_cache():
+    _, step = DecoderCache.empty(layers_of(-1, -2), 2, 9).step(2)
+    for make in (lambda: type(step)(step.positions), lambda: replace(step, positions=None)):
+        with pytest.raises(TypeError, match="DecoderStep"):
+            make()

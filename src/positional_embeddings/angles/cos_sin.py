@@ -60,11 +60,6 @@ def unit_phasors(
         yield (whole * within[: stop - begin]).T
 
 
-def grid_and_bits(space: Space) -> tuple[int, int]:
-    """Return the steps of a frequency to a cycle, and the bits of a position, of exact products."""
-    return (2**21, 31) if space.dtype == space.xp.float64 else (2**12, 11)
-
-
 def cos_sin(
     positions: ArrayT,
     frequencies: Frequencies,
@@ -104,7 +99,7 @@ def cos_sin_of_sum(
     dropped as soon as they come.
     """
     xp, space = space.xp, space.computing_in(space.widest)
-    grid, bits = grid_and_bits(space)
+    grid, bits = (2**21, 31) if space.dtype == xp.float64 else (2**12, 11)
 
     def columns(rows: Sequence[Sequence[float]], like: Array) -> list[Array]:
         arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)

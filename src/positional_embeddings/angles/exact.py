@@ -62,7 +62,7 @@ def cos_sin_by_kernel(
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
-    table, factor = (shape[0], rows), _of_rows(factor, xp)
+    table, factor = (shape[0], rows), _factor_column(factor, xp)
     if order == "F":  # neighbouring threads write neighbours
         flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
     both = xp.empty((2, *table), dtype=dtype, device=space.device)
@@ -81,21 +81,21 @@ def cos_sin_of_sum_by_kernel(
     xp, count = space.xp, len(frequencies)
     if not dtypes.is_dtype(points.dtype, "integral", xp):
         points = space.astype(points, xp.float64)
-    shape, factor = points.shape[1:], _of_rows(factor, xp)
+    shape, factor = points.shape[1:], _factor_column(factor, xp)
     points = xp.reshape(points, (count, prod(shape)))
-    parts = constant_array(_of_sum_in_fixed_point, *frequencies, dtype=xp.float64, space=space)
+    parts = constant_array(_sum_in_fixed_point, *frequencies, dtype=xp.float64, space=space)
     both = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=space.device)
     sum_kernel_of(xp)(points, parts, count, points.shape[1], factor, both[0, ...], both[1, ...])
     return xp.reshape(both, (*both.shape[:2], *shape))
 
 
-def _of_rows(factor: float | Array, xp: Namespace) -> float | Array:
+def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
     """Return one factor, or the factors of all frequencies as a column."""
     return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
 
 
 @host_constant
-def _of_sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
+def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
     """Return the five parts of frequencies (wave, coordinate)."""
     of_coordinates = np.asarray([_in_fixed_point(f) for f in frequencies])
     return of_coordinates.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]

@@ -22,16 +22,8 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array, keep, read_only
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-    quiet,
-)
+from positional_embeddings.arrays.kept import constant_array, keep, once, read_only
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np, quiet
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -45,7 +37,7 @@ SPARSE_SPAN = 4
 COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
-Arrange: TypeAlias = Callable[[Array, Array, Namespace], tuple[Array, ...]]
+Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
 # Dtype and order in memory; library, device and stream if these are not NumPy's.
 Kind: TypeAlias = tuple[Any, ...]
 
@@ -62,11 +54,8 @@ class Page:
     def views(self, target: Target, space: Space, *, doubled: bool) -> tuple[Array, ...]:
         """Return each table with axes that broadcast against the target."""
         kind = target.feature, target.seq, len(target.shape), doubled
-        views: tuple[Array, ...] | None = self._views.get(kind)
-        if views is None:
-            views = expand(self.doubled if doubled else self.tables, target, space)
-            keep(self._views, kind, views, MAX_KINDS)
-        return views
+        make = partial(expand, self.doubled if doubled else self.tables, target, space)
+        return once(self._views, kind, make)
 
     @cached_property
     def doubled(self) -> HostArray:
@@ -314,7 +303,10 @@ class PositionTables:
         xp, shape = space.xp, positions.shape[len(self.coordinates) :]
         with space.undisturbed(positions):
             if space.compiles_kernels:
-                tables = self._by_kernel(positions, order, space)
+                # One launch, or two if positions have coordinates.
+                parts = frequency_parts(self.frequencies, space)
+                own = by_frequency(positions, self._index(space), xp)
+                tables = cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
                 if self.arrange is None:
                     return tables
                 return self._stacked(tables[0, ...], tables[1, ...], order, space)
@@ -366,12 +358,6 @@ class PositionTables:
         if self.sections is None:
             return None
         return constant_array(list, self.sections, dtype=space.integer, space=space)
-
-    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Array:
-        """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        parts = frequency_parts(self.frequencies, space)
-        own = by_frequency(positions, self._index(space), space.xp)
-        return cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
 
 
 def _precision(space: Space) -> str:

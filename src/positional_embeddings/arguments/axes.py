@@ -79,7 +79,7 @@ def or_first(*axes: int | None) -> list[int]:
     return [first if axis is None else axis for first, axis in enumerate(axes)]
 
 
-def of_four(layer: Any) -> tuple[int, int]:
+def four_axes(layer: Any) -> tuple[int, int]:
     """Return the axes of features and sequence of a layer in arrays of four axes."""
     feature, seq = or_first(layer.feature_axis, layer.seq_axis)
     return feature % 4, seq % 4
@@ -87,7 +87,7 @@ def of_four(layer: Any) -> tuple[int, int]:
 
 def is_last(layer: Any) -> bool:
     """Tell whether the features of a layer come after its positions, in arrays of four axes."""
-    feature, seq = of_four(layer)
+    feature, seq = four_axes(layer)
     return feature > seq
 
 

@@ -151,6 +151,11 @@ class Space:
         """Return where the first element of an array is in memory, None if it may move."""
         return None
 
+    def owner(self, array: Array) -> Array:
+        """Return the object that the memory of an array belongs to."""
+        base = getattr(array, "base", None)
+        return self.owner(base) if isinstance(base, type(array)) else array
+
     def shares_memory(self, array: Array, other: Array) -> bool:
         """Tell whether writing to an array may change what is still to be read of another.
 
@@ -194,7 +199,7 @@ class Space:
         result = self.matmul(merged, table[..., 0, :, :])
         return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
-    def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+    def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         """Return what queries attend to that see all keys, None if that is not done faster here.
 
         Nor if what comes is not finite. Several rows of queries on axis -3 may share one of keys.

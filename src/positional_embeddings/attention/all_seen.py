@@ -14,5 +14,5 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     space, seen, keys, values = scores.space, scores.seen, key, value
     if seen is not scores.layout.keys:
         keys, values = seen.take(key, -2, space), seen.take(value, -2, space)
-    output = space.attend(query, keys, values, scores.scale)
+    output = space.fused_attention(query, keys, values, scores.scale)
     return at_once.attend(scores, query, key, value) if output is None else (output, None)

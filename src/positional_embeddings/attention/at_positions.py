@@ -108,9 +108,10 @@ class Positions(NamedTuple):
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""
         _, sinks, window = self.slots or (0, 0, None)
-        if window is None or (self.on_host and self.on_host.queries.max() < window):
-            return False
-        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sinks + window)
+        if window is None or self.queries.shape[0] > 1:
+            return window is not None
+        is_short = self.on_host is not None and self.on_host.queries.max() < window
+        return not is_short and bool(self.keys.shape[0] > sinks + window)
 
     # What scores ask of positions that are counted or given.
 
@@ -197,12 +198,7 @@ def _check_shown(mask: Mask, window: int, sinks: int) -> None:
 
 
 def positions_of(
-    q: Array,
-    k: Array,
-    positions: Array,
-    key_positions: Array,
-    of_q: tuple[int, int],
-    space: Space,
+    q: Array, k: Array, positions: Array, key_positions: Array, of_q: tuple[int, int], space: Space
 ) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:

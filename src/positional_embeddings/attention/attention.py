@@ -232,10 +232,10 @@ def scaled_dot_product_attention(
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
     prepare = planned if isinstance(positions, KVStep) else prepared
-    return attend(*prepare(q, k, v, rules, options), q, k, v)
+    return compute(*prepare(q, k, v, rules, options), q, k, v)
 
 
-def attend(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
+def compute(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
     space, layout = scores.space, scores.layout
     with space.undisturbed(q):

@@ -54,9 +54,9 @@ class _Rows(NamedTuple):
     query: Array  # scaled
     state: OnlineSoftmax
 
-    def of_queries(self, at: slice) -> "_Rows":
+    def part(self, at: slice) -> "_Rows":
         """Return the same rows for some of the queries."""
-        return _Rows(self.group, self.query[..., at, :], self.state.of_queries(at))
+        return _Rows(self.group, self.query[..., at, :], self.state.part(at))
 
 
 def most_scores(query: Array, space: Space) -> int:
@@ -211,7 +211,7 @@ def _meet_keys(
     start = 0
     for part in block.parts:
         stop = start + part.queries.size
-        yield from _meet_keys(inputs, [own.of_queries(slice(start, stop)) for own in rows], part)
+        yield from _meet_keys(inputs, [own.part(slice(start, stop)) for own in rows], part)
         start = stop
 
 

@@ -11,19 +11,11 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.kept import form_of, once
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    ArrayT,
-    Device,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
-from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Moves, Stored
+from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Line, Moves, Stored, follow
 from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
@@ -43,7 +35,7 @@ class _Value(WeightedLayer):
     """Base of values: copies and pickles have read-only arrays, and know of no buffers."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {n: x for n, x in super().__getstate__().items() if n not in ("_stored", "_after")}
+        return {n: x for n, x in super().__getstate__().items() if n != "_line"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, x in state.items():
@@ -65,10 +57,12 @@ class KVCache(_Value):
     With `window` or `sinks` it is a ring: new tokens take the slots of the oldest ones, but for the
     first `sinks` tokens, which stay. In an attention with ``positions=step`` each query sees the
     `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
-    of these what the mask lets it see.
+    of these what the mask lets it see: no later ones, also without a `CausalMask`. Arrays and a
+    `ListMask` are refused for chunks.
 
     Each step stores its tokens after the last ones. To continue an earlier cache in the same
-    buffers, `rewind` it by 0.
+    buffers, `rewind` it by 0. `store` refuses a cache whose tokens they hold no more: a branch that
+    another one has overwritten, or a ring that went on.
 
     Parameters
     ----------
@@ -133,8 +127,10 @@ class KVCache(_Value):
     lengths: Any = array_field()
     # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
     _oldest: Array = field(default=None, init=False, metadata={"weight": True})
-    # Shared with the caches before and after it.
-    _stored: Stored | None = field(default=None, init=False, compare=False)
+    # It needs the first tokens of a line in buffers. Its steps go on in a line: in the same one if
+    # a step has made the cache.
+    _needed: Line | None = field(default=None, init=False, compare=False)
+    _line: Line | None = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
     _like: Array = field(default=None, init=False, metadata={"weight": True})
     _slots: Slots = field(init=False, repr=False)
@@ -159,12 +155,13 @@ class KVCache(_Value):
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
         oldest = lengths - ring
-        feature, seq = axes.of_four(self)
+        feature, seq = axes.four_axes(self)
         checks.set_fields(
             self,
             lengths=frozen_integers(lengths),
             _oldest=frozen_integers(oldest * (oldest > 0)),
             _like=_like(space),
+            _needed=Line(),
             _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
         )
@@ -272,14 +269,21 @@ class KVCache(_Value):
         alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
         if alike > 1:
             lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
-        cache = self._with(lengths, oldest, self._followed())
+        cache = self._with(lengths, oldest, self._next_line())
         return cache, self._step_to(cache, new)
 
-    def _followed(self) -> Stored:
-        """Return what this cache and the next ones store."""
-        if self._stored is None:
-            checks.set_fields(self, _stored=Stored())
-        return self._stored  # type: ignore[return-value]
+    def _next_line(self) -> Line:
+        """Return the line that steps go on in."""
+        if self._line is None:
+            checks.set_fields(self, _line=Line())
+        return self._line  # type: ignore[return-value]
+
+    def _stored(self, line: Line, after: Array) -> Stored | None:
+        """Return what a step needs, and stores in a line; None in a trace."""
+        if not isinstance(after, np.ndarray):
+            return None
+        needed = self._needed or Line(), self.lengths, self._oldest
+        return Stored.of(*needed, self._slots, line, after)
 
     def _next_position(self, space: Space) -> int | None:
         """Return the next position of all sequences.
@@ -293,7 +297,7 @@ class KVCache(_Value):
 
     def _counted(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
-        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._followed())
+        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._next_line())
         queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
         step = self._step(
             queries.T,
@@ -304,7 +308,7 @@ class KVCache(_Value):
             _is_joined=False,
             _writes=(Write(0, first, 0, stop - first),),
             _source=None,
-            _after=cache.lengths,
+            _stored=self._stored(self._next_line(), cache.lengths),
         )
         return cache, step
 
@@ -363,7 +367,7 @@ class KVCache(_Value):
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
-            _after=cache.lengths if is_known else None,
+            _stored=self._stored(self._next_line(), cache.lengths),
         )
 
     def _step(
@@ -387,8 +391,9 @@ class KVCache(_Value):
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
 
-        Steps of the result may overwrite later tokens in the buffers. Rewind an earlier cache by 0
-        to continue it.
+        Steps of the result may overwrite later tokens in the buffers, whose caches are refused
+        then. Rewind an earlier cache by 0 to continue it, in a ring while it has the keys of the
+        next query.
 
         Parameters
         ----------
@@ -426,21 +431,18 @@ class KVCache(_Value):
             for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= count <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
-            if self._slots.window is not None and numbers.any():
-                sinks, window = self._slots.sinks, self._slots.window
-                needed = np.clip(after + 1 - window, sinks, after)
-                lost = np.max(np.clip(oldest, sinks, after) - needed)
-                if lost > 0:
-                    what = "leave the keys that the next query needs"
-                    came = f"{shown(numbers.tolist())}: the ring has overwritten {lost} of them"
-                    hint = " Give `empty` a `window` and a `capacity` above it, or `drafts`."
-                    raise wrong_value("counts", what, came, hint)
+            if numbers.any() and (lost := self._slots.lost(oldest, after)):
+                what = "leave the keys that the next query needs"
+                came = f"{shown(numbers.tolist())}: the ring has overwritten {lost} of them"
+                hint = " Give `empty` a `window` and a `capacity` above it, or `drafts`."
+                raise wrong_value("counts", what, came, hint)
         return self._with(after, xp.minimum(oldest, after))
 
     def take(self, rows: Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache of some sequences, such as the best beams.
 
-        The buffers have to be taken in the same way, along their batch.
+        The buffers have to be taken in the same way, along their batch, as new arrays: `store`
+        refuses those from which rows were not taken, unless `rows` are all in their order.
 
         Parameters
         ----------
@@ -473,23 +475,27 @@ class KVCache(_Value):
         xp, (indices, lengths, oldest) = together(space, indices, self.lengths, self._oldest)
         if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
-        return self._with(xp.take(lengths, indices), xp.take(oldest, indices))
+        taken = self._with(xp.take(lengths, indices), xp.take(oldest, indices))
+        if not (xp is np and np.array_equal(indices, range(len(lengths)))):
+            checks.set_fields(taken, _needed=Line())  # which no buffer is known to hold
+        return taken
 
-    def _with(self, lengths: Array, oldest: Array, stored: Stored | None = None) -> "KVCache":
-        """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
+    def _with(self, lengths: Array, oldest: Array, line: Line | None = None) -> "KVCache":
+        """Return a cache of other tokens, and the line that it goes on in, if a step makes it."""
         cache = object.__new__(type(self))
         changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
-        checks.set_fields(cache, **(vars(self) | changed | {"_stored": stored}))
+        lines = {"_needed": line or self._needed, "_line": line}
+        checks.set_fields(cache, **(vars(self) | changed | lines))
         return cache
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class KVStep(_Value):
     """New tokens of a `KVCache`: their positions, and what stores their keys and values.
 
-    `KVCache.step` makes it.
+    ``KVCache.step`` makes it.
 
-    Parameters
+    Attributes
     ----------
     positions : array of int, shape (seq, batch) or (batch, seq)
         Position of each new token, for `RoPE` and attention. The batch is 1 if it is the same for
@@ -522,8 +528,8 @@ class KVStep(_Value):
     _on_host: OnHost | None = field(default=None, init=False, compare=False)
     # What moves, and what attends, by the forms of calls with arrays of NumPy.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
-    # The lengths after the step, where what is stored in buffers can be followed.
-    _after: HostArray | None = field(default=None, init=False, compare=False)
+    # What it needs and stores, where the host knows the numbers.
+    _stored: Stored | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         positions, keys = shown(self.positions), shown(self.key_positions)
@@ -533,7 +539,9 @@ class KVStep(_Value):
         """Store the keys or the values of the new tokens, and return all to attend to.
 
         Once for each buffer, whose last tokens are those before the step. An array of NumPy, CuPy
-        and PyTorch is known by its memory, and refused if another step has stored in it since.
+        and PyTorch is known by its memory, one of JAX by itself: before anything is stored it is
+        refused if another step has stored in it since; for a cache that was rewound, taken or
+        copied, if one has overwritten tokens that the cache needs.
 
         Parameters
         ----------
@@ -559,7 +567,7 @@ class KVStep(_Value):
             If the arrays come from different libraries, or their dtypes differ.
         ValueError
             If the shapes do not fit; where it can be known, if this step has stored in `buffer`
-            already, or the last tokens in it are not those before the step.
+            already, or the tokens before the step are not in it.
 
         Examples
         --------
@@ -579,9 +587,7 @@ class KVStep(_Value):
         written: Array = buffer
         joined: Array = None
         space = moves.axes.space
-        stored, after = self._cache._stored, self._after
-        if stored is not None and after is not None and not space.is_compiling:
-            stored.follow(buffer, self._cache.lengths, after, space)
+        held = follow(buffer, self._stored, space, self._plans)
         if self._is_joined or moves.writes is None:
             joined = space.xp.concat([written[moves.read], new], axis=moves.axes.seq)
         if moves.writes is not None:
@@ -596,7 +602,16 @@ class KVStep(_Value):
         if (length := buffer.shape[moves.axes.seq]) > self._cache.capacity:
             rest = moves.axes.part(self._cache.capacity, length)
             slots = space.xp.concat([slots, written[rest]], axis=moves.axes.seq)
+        if held is not None:
+            held.is_in(slots, space)
         return slots, keys
+
+    def _seen(self, buffer: Array, new: Array, moves: Moves) -> Array:
+        """Return an array like what queries will get, to check an attention before `new` moves."""
+        seen = buffer[moves.read]
+        if self._is_joined:
+            seen = moves.axes.space.xp.concat([seen, new], axis=moves.axes.seq)
+        return seen
 
     def _moves(self, buffer: Array, new: Array) -> Moves:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""

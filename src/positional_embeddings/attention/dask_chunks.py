@@ -149,7 +149,7 @@ def _attend_chunk(
 
 def _finish_chunk(with_lse: bool, columns: Array) -> Array:  # noqa: FBT001
     """Return the output, and perhaps the logarithm of the sum of exponentials after it."""
-    space, state = space_of(columns=columns), OnlineSoftmax.of_columns(columns)
+    space, state = space_of(columns=columns), OnlineSoftmax.from_columns(columns)
     return state.means_and_lse(space) if with_lse else state.means(space)
 
 

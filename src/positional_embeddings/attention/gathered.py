@@ -38,7 +38,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     key, value = space.with_rows(key), space.with_rows(value)
     inputs = _Inputs(scores, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
-    outputs = [_of_group(inputs, query, *group) for group in groups]
+    outputs = [_group_output(inputs, query, *group) for group in groups]
     output = outputs[0]
     if len(groups) > 1:
         places = np.argsort(np.concat([queries for queries, _ in groups]))
@@ -57,15 +57,15 @@ def weights(scores: Scores, query: Array, key: Array) -> Array:
         return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
     key = space.with_rows(key)
     inputs = _Inputs(scores, others, mask._largest is None, key, None, columns)
-    return _of_group(inputs, query, None, lists)
+    return _group_output(inputs, query, None, lists)
 
 
-def _of_group(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
+def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, (..., query, column), whose lists have like lengths."""
     scores, batch = inputs.scores, lists.shape[2]
     lists = Points(None, scores.space, None).in_library(lists)
     if batch == 1:
-        return _of_sequence(inputs, query, queries, lists[..., 0])
+        return _joined_blocks(inputs, query, queries, lists[..., 0])
     axis, outputs = scores.aligned("mask", lists).shape.index(batch), []
     for b in range(batch):
         rows = (*(slice(None),) * axis, slice(b, b + 1))
@@ -74,25 +74,25 @@ def _of_group(inputs: _Inputs, query: Array, queries: HostArray | None, lists: A
         bias = scores.bias if callable(scores.bias) else slice_broadcast(scores.bias, rows)
         of_sequence = scores._replace(rows=rows, sinks=sinks, bias=bias)
         sequence = inputs._replace(scores=of_sequence, key=key, value=value)
-        outputs.append(_of_sequence(sequence, own, queries, lists[..., b]))
+        outputs.append(_joined_blocks(sequence, own, queries, lists[..., b]))
     return scores.space.xp.concat(outputs, axis=axis)
 
 
-def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
+def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, by blocks of them."""
     scores, space, xp = inputs.scores, inputs.scores.space, inputs.scores.space.xp
     like = {"dtype": space.integer, "device": space.device}
     count = lists.shape[0]
     at = xp.arange(count, **like) if queries is None else xp.asarray(queries, **like)
 
-    def of_queries(array: Array) -> Array:
+    def queries_first(array: Array) -> Array:
         """Return these queries of an array as its first axis."""
         taken = array if queries is None else space.take_entries(array, at, array.ndim - 2)
         return space.move_axis(taken, -2, 0)
 
-    arrays = [at, lists, of_queries(query)]
+    arrays = [at, lists, queries_first(query)]
     if not (scores.bias is None or callable(scores.bias) or scores.bias.shape[-2] == 1):
-        arrays.append(of_queries(scores.bias))
+        arrays.append(queries_first(scores.bias))
     rows, size = row_lengths(query, inputs.key), _block_size(inputs, query, lists)
     if space.loops() is not None:
         loops: Any = space.loops()
@@ -103,16 +103,16 @@ def _of_sequence(inputs: _Inputs, query: Array, queries: HostArray | None, lists
         arrays = [
             xp.reshape(xp.take(x, places, axis=0), (blocks, size, *x.shape[1:])) for x in arrays
         ]
-        _, output = loops.scan(lambda _, block: (None, _of_block(inputs, *block)), None, arrays)
+        _, output = loops.scan(lambda _, block: (None, _block_output(inputs, *block)), None, arrays)
         output = xp.reshape(space.move_axis(output, 0, -3), (*rows, blocks * size, inputs.columns))
         return output[..., :count, :]
     if not space.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
-        parts = cuts(count, size)
-        return xp.concat([_of_block(inputs, *(x[a, ...] for x in arrays)) for a in parts], axis=-2)
+        parts = [_block_output(inputs, *(x[a, ...] for x in arrays)) for a in cuts(count, size)]
+        return xp.concat(parts, axis=-2)
     output = xp.empty((*rows, count, inputs.columns), dtype=space.dtype, device=space.device)
 
     def work(part: slice) -> None:
-        output[..., part, :] = _of_block(inputs, *(x[part, ...] for x in arrays))
+        output[..., part, :] = _block_output(inputs, *(x[part, ...] for x in arrays))
 
     share(work, cuts(count, size), *threads_for(output))
     return output
@@ -128,7 +128,7 @@ def _block_size(inputs: _Inputs, query: Array, lists: Array) -> int:
     return scores.block_size or max(1, most // max(1, numbers))
 
 
-def _of_block(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Array) -> Array:
+def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Array) -> Array:
     """Return what some queries give: the output and perhaps the logarithms, or weights.
 
     Queries, and a bias of each of them, are on the first axis.

@@ -61,7 +61,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         arrays.append(xp.matrix_transpose(inputs.nonfinite))
     of_keys = [_in_blocks(array, k_block, xp) for array in arrays]
 
-    def of_queries(_: None, element: tuple[Array, ...]) -> tuple[None, Array]:
+    def block_output(_: None, element: tuple[Array, ...]) -> tuple[None, Array]:
         number, query, visited_keys = element
         queries = Span(None, q_block, xp.minimum(number * q_block, q_len - q_block))
         query = space.astype(query, space.dtype) * scores.scale
@@ -93,7 +93,7 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     count = len(visited)
     counted = xp.arange(count, dtype=space.integer, device=space.device)
     elements = (counted, _in_blocks(query, q_block, xp), numbers)
-    _, output = loops.scan(of_queries, None, elements)
+    _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
     output = xp.reshape(output, (*output.shape[:-3], count * q_block, output.shape[-1]))
     repeated, last = count * q_block - q_len, (count - 1) * q_block

@@ -106,9 +106,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
     device: InitVar[Device | None] = None
     _rope: RoPE = field(init=False, repr=False, compare=False)
 
-    def __post_init__(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self._check_fields()
         d_model, num_heads = self.d_model, self.num_heads
         head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from positional_embeddings.arrays.namespace import Array, Namespace, np
+from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 
 
@@ -36,6 +36,17 @@ class Slots(NamedTuple):
         newest = xp.where(is_sink, slots, newest)
         is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
         return xp.where(is_held, newest, -1)
+
+    def lost(self, oldest: HostArray, lengths: HostArray, first: HostArray | None = None) -> int:
+        """Return how many keys from a first one on a ring has overwritten, at most.
+
+        The first one is that of the next query if it is None.
+        """
+        if self.window is None:
+            return 0
+        first = lengths + 1 - self.window if first is None else first
+        held, needed = (np.clip(at, self.sinks, lengths) for at in (oldest, first))
+        return max(0, int(np.max(held - needed)))
 
     def taken(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
         """Yield which slots positions from `first` to `stop` have after `length` tokens.

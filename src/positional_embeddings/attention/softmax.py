@@ -126,7 +126,7 @@ class OnlineSoftmax(NamedTuple):
         sums = space.into(xp.add, space.multiply(weights, values), old_sums)
         return OnlineSoftmax(sums, old_total + space.total(weights), running_max)
 
-    def of_queries(self, at: slice) -> "OnlineSoftmax":
+    def part(self, at: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""
         return OnlineSoftmax(*(None if x is None else x[..., at, :] for x in self))
 
@@ -150,6 +150,6 @@ class OnlineSoftmax(NamedTuple):
         return xp.concat([self.sums, self.total, highest], axis=-1)
 
     @classmethod
-    def of_columns(cls, columns: Array) -> "OnlineSoftmax":
+    def from_columns(cls, columns: Array) -> "OnlineSoftmax":
         """Return the state that gave these columns."""
         return cls(columns[..., :-2], columns[..., -2:-1], columns[..., -1:])

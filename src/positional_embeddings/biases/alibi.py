@@ -7,7 +7,7 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import new_space
 from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
@@ -157,26 +157,21 @@ class ALiBiBias(bias.Bias):
 
     def __post_init__(self) -> None:
         self._check_fields()
-        slopes: Any = self.slopes
-        if slopes is None:
+        if self.slopes is None:
             if self.num_heads is None:
                 raise wrong_value("num_heads", "be given, or `slopes`", "None")
             return
-        numbers = slopes.tolist() if hasattr(slopes, "tolist") else slopes
-        if not isinstance(numbers, list | tuple):
-            raise wrong_type("slopes", "be a list or tuple of numbers", shown(slopes))
-        count = checks.feature_count("len(slopes)", len(numbers))
+        slopes = checks.several("slopes", self.slopes, checks.finite_number, "numbers")
+        count = checks.feature_count("len(slopes)", len(slopes))
         if self.num_heads not in (None, count):
             raise wrong_value("slopes", f"have {self.num_heads} numbers (`num_heads`)", count)
-        slopes = tuple([checks.finite_number(f"slopes[{i}]", x) for i, x in enumerate(numbers)])
         checks.set_fields(self, num_heads=count, slopes=slopes)
 
     def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.real_relative_positions(query, key, space)
-        distance, sign = (relative, 1) if self.causal else (space.xp.abs(relative), -1)
-        values = self.num_heads if self.slopes is None else self.slopes, sign
-        slopes = constant_array(_signed, *values, dtype=space.dtype, space=space)
-        return distance[..., None] * slopes
+        values = _slopes(self.num_heads) if self.slopes is None else self.slopes
+        slopes = constant_array(list, values, dtype=space.dtype, space=space)
+        return (relative if self.causal else -space.xp.abs(relative))[..., None] * slopes
 
 
 @lru_cache(maxsize=64)
@@ -185,9 +180,3 @@ def _slopes(num_heads: int) -> tuple[float, ...]:
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
     return tuple(slopes + between)
-
-
-def _signed(slopes: int | tuple[float, ...], sign: int) -> tuple[float, ...]:
-    """Return slopes, or the slopes of a number of heads, with a sign."""
-    numbers = _slopes(slopes) if isinstance(slopes, int) else slopes
-    return tuple([sign * slope for slope in numbers])

@@ -23,7 +23,7 @@ _FEWEST_COMPARED_PAIRS = 2**15
 _ROWS_COMPARED_AT_ONCE = 64  # so that what is compared stays in the cache
 _RELATIVE_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
 
-_Options: TypeAlias = tuple[int, int, bool]  # num_buckets, max_distance, bidirectional
+_Buckets: TypeAlias = tuple[int, int, bool]  # num_buckets, max_distance, bidirectional
 
 
 def relative_position_bucket(
@@ -90,7 +90,7 @@ def relative_position_bucket(
     return _look_up(None, pairs, options, space)  # type: ignore[no-any-return]
 
 
-def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Options:  # noqa: FBT001
+def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Buckets:  # noqa: FBT001
     """Check the options of the buckets of T5, and return them in this order."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
@@ -107,7 +107,7 @@ def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> 
     return num_buckets, max_distance, bidirectional
 
 
-def _look_up(table: Array | None, relative: Array, options: _Options, space: Space) -> Array:
+def _look_up(table: Array | None, relative: Array, options: _Buckets, space: Space) -> Array:
     """Return the entries of a table of buckets at relative positions, or the buckets if None."""
     xp, most = space.xp, int(space.xp.iinfo(space.integer).max)
     limits = bucket_limits(*options, most)
@@ -118,14 +118,10 @@ def _look_up(table: Array | None, relative: Array, options: _Options, space: Spa
         few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
         index = space.clip(relative, -last, last) + last
         return space.take_entries(_look_up(table, few, options, space), index, 0)
-    starts = constant_array(_starts, *options, most, dtype=space.integer, space=space)
+    starts = constant_array(list, limits.starts, dtype=space.integer, space=space)
     from_query = space.searchsorted(starts, relative, side="right") - limits.count_before
     buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
     return buckets if table is None else space.take_entries(table, buckets, 0)
-
-
-def _starts(*options_and_most: int) -> tuple[int, ...]:
-    return bucket_limits(*options_and_most).starts
 
 
 class _Limits(NamedTuple):

@@ -100,7 +100,7 @@ class Waves(NamedTuple):
     phases: Frequencies = ""  # in cycles, none if empty
     is_drawn: bool = False  # at random, so that few phases are whole quadrants
 
-    def of_coordinates(self) -> tuple[Frequencies, ...]:
+    def coordinate_frequencies(self) -> tuple[Frequencies, ...]:
         """Return the frequencies of each coordinate; phases come last, as a coordinate of 1."""
         frequencies = self.frequencies
         frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
@@ -109,45 +109,64 @@ class Waves(NamedTuple):
     def encode(self, name: str, points: Array, dtype: Dtype, space: Space) -> Array:
         """Return the features of points, two for each wave."""
         encode = partial(self.encode_chunk, dtype=dtype)
-        count = 2 * len(in_cycles(self.of_coordinates()[0]))
+        count = 2 * len(in_cycles(self.coordinate_frequencies()[0]))
         is_stacked = not isinstance(self.frequencies, str)
         return by_chunks(name, encode, [points], count, dtype, space, is_stacked=is_stacked)
 
     def encode_chunk(self, points: Array, dtype: Dtype, space: Space) -> Array:
         """Return the features of points in one chunk."""
-        xp, of_coordinates = space.xp, self.of_coordinates()
-        pairs, layout = len(in_cycles(of_coordinates[0])), LAYOUTS[self.arrangement]
+        xp, frequencies = space.xp, self.coordinate_frequencies()
+        pairs, layout = len(in_cycles(frequencies[0])), LAYOUTS[self.arrangement]
         work = dtypes.compute_dtype(dtype, xp)
         if isinstance(self.frequencies, str):
             if not self.phases:
-
-                def sin_cos(x: Array) -> SinCos:
-                    factor = column(self.amplitude, x.ndim, space)
-                    cos, sin = cos_sin(x, of_coordinates[0], work, space, factor)
-                    return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
-
-                return arranged(points, sin_cos, pairs, dtype, space, self.arrangement)
+                return self._encode_line(points, frequencies[0], dtype, space)
             points = points[None, ...]
         if self.phases:
             points = xp.concat([points, xp.ones_like(points[:1, ...])], axis=0)
         shape = points.shape[1:]
         factor = column(self.amplitude, len(shape), space)
         if space.compiles_kernels:
-            both = cos_sin_of_sum_by_kernel(points, of_coordinates, work, space, factor)
+            both = cos_sin_of_sum_by_kernel(points, frequencies, work, space, factor)
             cos, sin = both[0, ...], both[1, ...]
-        elif xp is np and len(of_coordinates) <= MOST_COORDINATES:
+        elif xp is np and len(frequencies) <= MOST_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
             sin, cos = self.in_order(*halves(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
             factor = column(self.amplitude, 1, space)
             by_quadrant = not self.is_drawn
-            fill_cos_sin_of_sum(flat, of_coordinates, factor, cos, sin, by_quadrant=by_quadrant)
+            fill_cos_sin_of_sum(flat, frequencies, factor, cos, sin, by_quadrant=by_quadrant)
             return np.reshape(features, (2 * pairs, *shape))
         else:
-            coordinates = [points[i, ...] for i in range(len(of_coordinates))]
-            cos, sin = cos_sin_of_sum(coordinates, of_coordinates, work, space, factor)
+            coordinates = [points[i, ...] for i in range(len(frequencies))]
+            cos, sin = cos_sin_of_sum(coordinates, frequencies, work, space, factor)
         features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
         return space.astype(features, dtype)
+
+    def _encode_line(
+        self, points: Array, frequencies: Frequencies, dtype: Dtype, space: Space
+    ) -> Array:
+        """Return the features of points of one coordinate, without phases.
+
+        Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
+        in the cache.
+        """
+        xp, layout, pairs = space.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
+        work = dtypes.compute_dtype(dtype, xp)
+
+        def sin_cos(x: Array) -> SinCos:
+            factor = column(self.amplitude, x.ndim, space)
+            cos, sin = cos_sin(x, frequencies, work, space, factor)
+            return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
+
+        if xp is not np or space.is_compiling:  # PyTorch would unroll the loop
+            return space.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
+        features = np.empty((2 * pairs, points.size), dtype=dtype)
+        sines, cosines = halves(features, 0, layout, pairs)
+        flat = np.reshape(points, (points.size,))
+        for block in cuts(points.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
+            sines[:, block], cosines[:, block] = sin_cos(flat[block])
+        return np.reshape(features, (2 * pairs, *points.shape))
 
     def in_order(self, sin: Array, cos: Array) -> SinCos:
         """Exchange sines and cosines if cosines come first."""
@@ -170,30 +189,6 @@ def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
         return values
     array = constant_array(list, values, dtype=space.widest, space=space)
     return array[(..., *(None,) * ndim)]
-
-
-def arranged(
-    x: Array,
-    sin_cos: Callable[[Array], SinCos],
-    pairs: int,
-    dtype: Dtype,
-    space: Space,
-    arrangement: str = "interleaved",
-) -> Array:
-    """Return features (2 * pairs, *x.shape) from a function of `x` to sines and cosines.
-
-    Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
-    in the cache.
-    """
-    if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
-        features = join_pairs(*sin_cos(x), 0, LAYOUTS[arrangement], space.xp)
-        return space.astype(features, dtype)
-    features = np.empty((2 * pairs, x.size), dtype=dtype)
-    sines, cosines = halves(features, 0, LAYOUTS[arrangement], pairs)
-    flat = np.reshape(x, (x.size,))
-    for block in cuts(x.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
-        sines[:, block], cosines[:, block] = sin_cos(flat[block])
-    return np.reshape(features, (2 * pairs, *x.shape))
 
 
 def wavelength(name: str, value: Array) -> float:

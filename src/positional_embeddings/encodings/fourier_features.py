@@ -21,7 +21,7 @@ from positional_embeddings.encodings.decoding import Grid, decoded
 from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCos, Waves, angle_sum
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directed
-from positional_embeddings.encodings.random_fourier import Kernel, drawn_frequencies
+from positional_embeddings.encodings.random_fourier import SpectralKernel, drawn_frequencies
 from positional_embeddings.rotary.layouts import halves, join_pairs
 
 _MOST_WAVES, _HIGHEST_FREQUENCY = 2**19, 2.0**103  # those that are drawn are below
@@ -102,8 +102,8 @@ class FourierFeatures(checks.CheckedLayer):
             raise wrong_value("frequencies", what, f"shape {table.shape}")
         if np.max(np.abs(table)) > _HIGHEST_FREQUENCY:
             raise wrong_value("frequencies", "be within 2**103", float(np.max(np.abs(table))))
-        weights = _of_waves("weights", self.weights, checks.positive_number, len(table))
-        phases = _of_waves("phases", self.phases, checks.finite_number, len(table))
+        weights = _wave_numbers("weights", self.weights, checks.positive_number, len(table))
+        phases = _wave_numbers("phases", self.phases, checks.finite_number, len(table))
         digits = self.digits
         if digits is None:
             columns = [from_radians(tuple(c), 1.0) for c in np.atleast_2d(table.T).tolist()]
@@ -145,7 +145,7 @@ class FourierFeatures(checks.CheckedLayer):
         array([1.   , 0.1  , 0.01 , 0.001])
         """
         dim = checks.feature_count("dim", dim, even=True)
-        return _of_digits(geometric_frequencies(dim, checks.positive_number("base", base)))
+        return _exact_features(geometric_frequencies(dim, checks.positive_number("base", base)))
 
     @classmethod
     def from_wavelengths(cls, wavelengths: Numbers) -> "FourierFeatures":
@@ -171,7 +171,7 @@ class FourierFeatures(checks.CheckedLayer):
         >>> day_and_year = FourierFeatures.from_wavelengths([1, 365.25])
         """
         lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
-        return _of_digits(features.cycles("1", *lengths))
+        return _exact_features(features.cycles("1", *lengths))
 
     @classmethod
     def octaves(cls, n: int, *, longest: float = 2.0) -> "FourierFeatures":
@@ -206,7 +206,7 @@ class FourierFeatures(checks.CheckedLayer):
         dim: int,
         *,
         length_scale: Numbers = 1.0,
-        kernel: Kernel = "gaussian",
+        kernel: SpectralKernel = "gaussian",
         nu: float | None = None,
         period: Numbers | None = None,
         orthogonal: bool = False,
@@ -243,7 +243,7 @@ class FourierFeatures(checks.CheckedLayer):
         dim = checks.feature_count("dim", dim, even=True)
         spectrum = kernel, length_scale, nu, period, orthogonal
         digits = drawn_frequencies(coordinates, dim // 2, rng, *spectrum)
-        return _of_digits(digits, weights=2 / dim)
+        return _exact_features(digits, weights=2 / dim)
 
     @classmethod
     def hexagonal(
@@ -280,7 +280,7 @@ class FourierFeatures(checks.CheckedLayer):
         lengths = features.one_or_each("scales", scales, features.wavelength)
         each = len(lengths), "scale"
         angles = features.one_or_each("orientations", orientations, checks.finite_number, *each)
-        cells = _of_digits(directed("theory", tuple(lengths), tuple(map(float, angles))))
+        cells = _exact_features(directed("theory", tuple(lengths), tuple(map(float, angles))))
         origins = _host_numbers("offsets", offsets)
         if origins.shape not in ((2,), (len(lengths), 2)):
             what = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
@@ -653,7 +653,7 @@ class FourierFeatures(checks.CheckedLayer):
         return space.astype(xp.reshape(points, (points.shape[0], *shape)), space.dtype)
 
 
-def _of_digits(digits: Any, **options: Any) -> FourierFeatures:
+def _exact_features(digits: Any, **options: Any) -> FourierFeatures:
     """Return features of exact frequencies."""
     return FourierFeatures(_radians(digits), digits=digits, **options)
 
@@ -669,7 +669,7 @@ def _radians(digits: Any) -> Array:
     return table[:, 0] if isinstance(digits, str) else table
 
 
-def _of_waves(
+def _wave_numbers(
     name: str, values: Any, check: Callable[[str, Any], float], count: int
 ) -> float | tuple[float, ...]:
     """Return one number, or a number of each wave."""

@@ -3,21 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import isqrt, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
@@ -206,8 +198,8 @@ class LearnedPE(weights.WeightedLayer):
         TypeError, ValueError
             As the call; positions outside the table that give NaN there get no gradient here.
         """
-        lookup = self._lookup("grad", grad, positions, offset)
-        space, xp, table_axes = lookup.space, lookup.space.xp, lookup.axes
+        space, columns, table_axes = self._lookup("grad", grad, positions, offset)
+        xp = space.xp
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in table_axes)
         with space.undisturbed(grad):
@@ -218,8 +210,8 @@ class LearnedPE(weights.WeightedLayer):
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
             like: dict[str, Any] = {"dtype": space.dtype, "device": space.device}
-            before = xp.zeros((self.embedding_size, lookup.columns.start), **like)
-            after = xp.zeros((self.embedding_size, self.max_len - lookup.columns.stop), **like)
+            before = xp.zeros((self.embedding_size, columns.start), **like)
+            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
             total = xp.concat([before, flat, after], axis=1)
         else:
             indices = weights.checked_indices("positions", positions, self.max_len, space)
@@ -315,20 +307,15 @@ class LearnedPE(weights.WeightedLayer):
                 new = xp.reshape(images, (self.embedding_size, height * width))
                 wide = xp.concat([wide[:, :prefix], new], axis=1)
             else:
-                where = "unless `max_len` is a grid"
-                checks.left_out(
-                    where, grid=grid, prefix=prefix or None, antialias=antialias or None
-                )
+                flags: Any = {"prefix": prefix or None, "antialias": antialias or None}
+                checks.left_out("unless `max_len` is a grid", grid=grid, **flags)
                 max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
                 # New position j is at j * (old - 1) / (new - 1) among the old ones.
                 steps = max(max_len - 1, 1)
                 left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
                 right = np.minimum(left + 1, self.max_len - 1)
                 fraction = xp.asarray(rest / steps, **on)
-                ends = (
-                    xp.asarray(end, dtype=space.integer, device=space.device)
-                    for end in (left, right)
-                )
+                ends = (xp.asarray(end, **on | {"dtype": space.integer}) for end in (left, right))
                 before, after = (xp.take(wide, end, axis=1) for end in ends)
                 # Zero times infinity would be NaN.
                 after = xp.where(fraction > 0, after, 0)
@@ -340,17 +327,18 @@ class LearnedPE(weights.WeightedLayer):
         self, name: str, x: Array, positions: Array | None, offset: int
     ) -> tuple[Space, Array]:
         """Return the space of a call, and the vectors of the positions of `x` on its axes."""
-        lookup = self._lookup(name, x, positions, offset)
-        space, table, padding_idx = lookup.space, self.embeddings, self.padding_idx
+        space, columns, table_axes = self._lookup(name, x, positions, offset)
+        table, padding_idx = self.embeddings, self.padding_idx
         if positions is None:
-            columns = lookup.columns
             vectors = weights.zero_padding_idx(table[:, columns], padding_idx, space, columns.start)
         else:
             vectors = weights.embedding_lookup("positions", positions, table, space, padding_idx)
-        return space, axes.expand_to_axes(vectors, lookup.axes, x.ndim, space.xp)
+        return space, axes.expand_to_axes(vectors, table_axes, x.ndim, space.xp)
 
-    def _lookup(self, name: str, x: Array, positions: Array | None, offset: int) -> "_Lookup":
-        """Check an array, and find what is looked up for it."""
+    def _lookup(
+        self, name: str, x: Array, positions: Array | None, offset: int
+    ) -> tuple[Space, slice, list[int]]:
+        """Check an array; return its space, the columns at an offset, and the axes of the table."""
         arrays = namespace.drop_none(positions=positions)
         space = space_of(**{name: x}, **arrays, embeddings=self.embeddings)
         target = axes.target_of(x, space, self, "embedding_size", name)
@@ -359,18 +347,10 @@ class LearnedPE(weights.WeightedLayer):
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
             target = target.placed(tuple(positions.shape), "positions")
-            return _Lookup(space, slice(None), [feature, *target.positions])
+            return space, slice(None), [feature, *target.positions]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
-        return _Lookup(space, slice(offset, offset + size), [feature, seq])
-
-
-class _Lookup(NamedTuple):
-    """What is looked up in a table for an array."""
-
-    space: Space
-    columns: slice  # of the table, at an offset
-    axes: list[int]  # of the array, that the table has
+        return space, slice(offset, offset + size), [feature, seq]
 
 
 def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
@@ -381,7 +361,7 @@ def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
     return height, width
 
 
-def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: FBT001
+def _cubic_weights(old: int, new: int, antialias: bool) -> Array:  # noqa: FBT001
     """Return the weights (new, old) of cubic interpolation between centres of equal cells.
 
     Without antialiasing the border cells go on for two cells beyond the border.
@@ -394,12 +374,12 @@ def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: F
     if not antialias:
         weights[:, 0] += padded[:, 0] + padded[:, 1]
         weights[:, -1] += padded[:, -2] + padded[:, -1]
-    return weights / np.sum(weights, axis=1, keepdims=True)  # type: ignore[no-any-return]
+    return weights / np.sum(weights, axis=1, keepdims=True)
 
 
-def _cubic(x: HostArray, a: float) -> HostArray:
+def _cubic(x: Array, a: float) -> Array:
     """Return Keys's cubic of parameter `a`, which is 0 from 2 on."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))  # type: ignore[no-any-return]
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))

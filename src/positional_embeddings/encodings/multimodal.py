@@ -7,15 +7,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import farthest_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device
-from positional_embeddings.arrays.namespace import (
-    Array,
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-    quiet,
-)
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np, quiet
 from positional_embeddings.encodings.grid import position_dtype
 
 # The largest position of a frame, and the most tokens of a part, whose positions are 1.6 GB.
@@ -135,7 +127,7 @@ def multimodal_positions(
 
 def _positions_of_grid(
     name: str, numbers: Sequence[Any], merge: int, rate: float | None
-) -> tuple[HostArray, int]:
+) -> tuple[Array, int]:
     """Return the positions of an image or a video from 0 on, and where the next part begins."""
     came = shown(tuple(numbers))
     if len(numbers) not in (3, 4):

@@ -13,14 +13,9 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.encodings.features import (
-    Waves,
-    one_or_each,
-    real_coordinates,
-    smoothness,
-)
+from positional_embeddings.encodings import features
 
-Kernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
+SpectralKernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
 # Of more coordinates the samples of a table are meant, more often than not.
 _MOST_COORDINATES = 2**8
@@ -35,7 +30,7 @@ def random_fourier_encoding(
     dim: int,
     *,
     length_scale: float | Sequence[float] | HostArray = 1.0,
-    kernel: Kernel = "gaussian",
+    kernel: SpectralKernel = "gaussian",
     nu: float | None = None,
     period: float | Sequence[float] | HostArray | None = None,
     orthogonal: bool = False,
@@ -130,7 +125,7 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    space, dtype = real_coordinates("x", x, dtype)
+    space, dtype = features.real_coordinates("x", x, dtype)
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
@@ -141,13 +136,20 @@ def random_fourier_encoding(
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = kernel, length_scale, nu, period, orthogonal
     frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)
-    waves = Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    waves = features.Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
     return waves.encode("random_fourier_encoding", x, dtype, space)
 
 
 def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
     """Return random frequencies of each coordinate, after checking the options of a kernel."""
-    return _digits(_spectrum(coordinates, *kernel), count, rng)
+    spectrum = _spectrum(coordinates, *kernel)
+    if rng is None:
+        what = "be a non-negative integer seed or a numpy.random.Generator"
+        hint = " Pass one seed for all points that are compared, such as queries and keys."
+        raise wrong_type("rng", what, "None", hint)
+    if isinstance(rng, Integral) and namespace.is_real_number(rng):
+        return _digits_of_seed(count, int(rng), *spectrum)
+    return _drawn_digits(count, rng, *spectrum)
 
 
 class _Spectrum(NamedTuple):
@@ -164,7 +166,7 @@ def _spectrum(
     count: int, kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any
 ) -> _Spectrum:
     """Return the spectrum of a kernel, after checking the options."""
-    checks.choice("kernel", kernel, get_args(Kernel))
+    checks.choice("kernel", kernel, get_args(SpectralKernel))
     unused = f"with the kernel {kernel!r}"
     checks.left_out(unused, nu=None if kernel == "matern" else nu)
     checks.left_out(unused, period=None if kernel == "periodic" else period)
@@ -173,13 +175,14 @@ def _spectrum(
     if kernel == "periodic" and period is None:
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":
-        nu = smoothness(nu)
+        nu = features.smoothness(nu)
     each = count, "coordinate on axis 0 of `x`"
-    check = partial(_at_least, least=2.0**-50, text="2**-50")
-    periods = None if period is None else tuple(one_or_each("period", period, check, *each))
-    if periods is not None:  # the Poisson variates then fit 64 bits
+    check, periods = partial(_at_least, least=2.0**-50, text="2**-50"), None
+    if period is not None:
+        periods = tuple(features.one_or_each("period", period, check, *each))
+        # The Poisson variates then fit 64 bits.
         check = partial(_at_least, least=2.0**-30, text="2**-30")
-    length_scales = tuple(one_or_each("length_scale", length_scale, check, *each))
+    length_scales = tuple(features.one_or_each("length_scale", length_scale, check, *each))
     return _Spectrum(periods, kernel, length_scales, nu, orthogonal)
 
 
@@ -190,18 +193,8 @@ def _at_least(name: str, value: Array, least: float, text: str) -> float:
     return number
 
 
-def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
-    """Return `count` frequencies of each coordinate as `Frequencies`."""
-    if rng is None:
-        what = "be a non-negative integer seed or a numpy.random.Generator"
-        hint = " Pass one seed for all points that are compared, such as queries and keys."
-        raise wrong_type("rng", what, "None", hint)
-    if isinstance(rng, Integral) and namespace.is_real_number(rng):
-        return _digits_of_seed(count, int(rng), *spectrum)
-    return _drawn_digits(count, rng, *spectrum)
-
-
 def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
+    """Return `count` frequencies of each coordinate as `Frequencies`."""
     spectrum = _Spectrum(*options)
     rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
     units = spectrum.periods or (1,) * len(rows)

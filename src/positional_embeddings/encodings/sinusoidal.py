@@ -11,14 +11,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    ArrayT,
-    Dtype,
-    HostArray,
-    Namespace,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
@@ -165,11 +158,7 @@ def sinusoidal_encoding(
         encoding = space.xp.concat([encoding, zeros], axis=0)
     encoding = encoding[:dim, ...]
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
-    if axis == 0:
-        return encoding
-    order = [*range(1, encoding.ndim)]
-    order.insert(axis, 0)
-    return space.xp.permute_dims(encoding, tuple(order))
+    return encoding if axis == 0 else space.move_axis(encoding, 0, axis)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -371,6 +360,6 @@ class AbsolutePE(checks.CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Array, sin: Array, xp: Namespace, *, dim: int, arrangement: str
+    cos: Array, sin: Array, xp: namespace.Namespace, *, dim: int, arrangement: str
 ) -> tuple[Array]:
     return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)

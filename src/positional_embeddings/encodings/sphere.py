@@ -19,7 +19,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import sphere_kernels
 from positional_embeddings.encodings.features import by_chunks
-from positional_embeddings.encodings.sphere_kernels import Kernel, LengthUnit
+from positional_embeddings.encodings.sphere_kernels import LengthUnit, SphericalKernel
 
 Unit = Literal["degrees", "radians"]
 
@@ -34,7 +34,7 @@ def spherical_encoding(
     degree: int | None = None,
     *,
     unit: Unit = "degrees",
-    kernel: Kernel | None = None,
+    kernel: SphericalKernel | None = None,
     length_scale: float | None = None,
     length_unit: LengthUnit = "km",
     nu: float | None = None,
@@ -217,7 +217,7 @@ def spherical_encoding(
 def spherical_truncation_error(
     degree: int,
     *,
-    kernel: Kernel,
+    kernel: SphericalKernel,
     length_scale: float,
     length_unit: LengthUnit = "km",
     nu: float | None = None,

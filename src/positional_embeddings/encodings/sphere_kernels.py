@@ -9,7 +9,7 @@ from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.encodings.features import smoothness
 
-Kernel = Literal["gaussian", "matern"]
+SphericalKernel = Literal["gaussian", "matern"]
 LengthUnit = Literal["km", "radians"]
 
 HIGHEST_DEGREE = 1023  # it has 2**20 features
@@ -30,7 +30,7 @@ def spectrum_of(
     kernel: str, length_scale: float | None, length_unit: str, nu: float | None
 ) -> Spectrum:
     """Return a kernel after checking the options."""
-    checks.choice("kernel", kernel, get_args(Kernel))
+    checks.choice("kernel", kernel, get_args(SphericalKernel))
     if kernel == "gaussian":
         checks.left_out("with the kernel 'gaussian'", nu=nu)
     smooth = inf if kernel == "gaussian" else smoothness(nu)

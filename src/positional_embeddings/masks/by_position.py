@@ -277,9 +277,8 @@ class GlobalMask(Mask):
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        indices = frozen_integers(
-            length_array("indices", self.indices, None, None, axis="tokens")[1]
-        )
+        _, indices = length_array("indices", self.indices, None, None, axis="tokens")
+        indices = frozen_integers(indices)
         checks.set_fields(self, indices=indices)
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
@@ -432,6 +431,6 @@ NOTHING = SlidingWindowMask(None, None)
 
 
 def outside_ring(window: int, sinks: int) -> Mask:
-    """Return the mask that hides all but the newest keys and the first ones."""
-    newest = SlidingWindowMask(window - 1, None)
-    return newest & GlobalMask(range(sinks)) if sinks else newest
+    """Return the mask that hides later keys, and all earlier ones but the newest and the first."""
+    newest = SlidingWindowMask(window - 1, 0)
+    return CausalMask() | newest & GlobalMask(range(sinks)) if sinks else newest

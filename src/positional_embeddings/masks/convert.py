@@ -271,8 +271,9 @@ def to_block_ranges(
     block_size = checks.positive_integer("block_size", block_size)
     space = new_space()
     (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, space)
+    at = Counted(start, k_len)
     states = [
-        _states((first, min(first + block_size, stop)), start, mask, k_len, block_size, space)
+        _states(mask, (first, min(first + block_size, stop)), at, block_size, space)
         for first in range(start, stop, block_size)
     ]
     batch = max(map(len, states))
@@ -288,14 +289,14 @@ def to_block_ranges(
 
 
 def _states(
-    queries: tuple[int, int], offset: int, mask: Mask, k_len: int, block_size: int, space: Space
+    mask: Mask, queries: tuple[int, int], at: Counted, block_size: int, space: Space
 ) -> Array:
     """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
-    starts = np.arange(0, k_len, block_size)
-    stops = np.minimum(starts + block_size, k_len)
+    starts = np.arange(0, at.k_len, block_size)
+    stops = np.minimum(starts + block_size, at.k_len)
     some, every = (  # how many keys of each block any of the queries sees, and all of them
         sum(np.clip(stop, starts, stops) - np.clip(start, starts, stops) for start, stop in ranges)
-        for ranges in mask._reach((queries,), k_len)
+        for ranges in mask._reach((queries,), at.k_len)
     )
     is_long = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
     is_whole = (every == stops - starts) & is_long
@@ -304,9 +305,7 @@ def _states(
         return states
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
-        hidden = mask._between(
-            span_of(queries).shifted(-offset), keys, Counted(offset, k_len), space
-        )
+        hidden = mask._between(span_of(queries).shifted(-at.offset), keys, at, space)
         of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
             of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)

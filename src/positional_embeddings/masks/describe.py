@@ -101,11 +101,11 @@ def describe_mask(
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
         hidden = mask._between(span_of(*rows), span_of(*columns), Counted(start, k_len), space)
-        picture, sequences = _of_sequence(hidden, batch, 1)
+        picture, sequences = _sequence_table(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
         checks.mask("mask", mask, space.xp)
-        picture, sequences = _of_sequence(mask, batch, key_axis)
+        picture, sequences = _sequence_table(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
         some_queries = span_of(*rows).take(picture, -2, space)
@@ -138,7 +138,7 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
     return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
-def _of_sequence(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
+def _sequence_table(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
     picture, (sequences, *others) = table_at("mask", mask, {"batch": batch}, key_axis)
     if set(others) - {1}:

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, attend, prepared
+from positional_embeddings.attention.attention import Prepared, compute, prepared
 from positional_embeddings.attention.rules import Options, Rules
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
@@ -124,11 +124,12 @@ class AttentionLayer(checks.CheckedLayer):
         if self.window is not None:
             # What the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            seen = mask._reach(((_FAR - 1, _FAR),), _FAR).seen_by_any
-            if any(start < _FAR - self.window for start, _ in seen):
-                what = f"hide all keys but the {self.window} newest ones (`window`)"
-                hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
-                raise wrong_value("mask", what, shown(self.mask), hint)
+            for last in mask._far_queries(_FAR):
+                seen = mask._reach(((last - 1, last),), last).seen_by_any
+                if any(start < last - self.window for start, _ in seen):
+                    what = f"hide all keys but the {self.window} newest ones (`window`)"
+                    hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
+                    raise wrong_value("mask", what, shown(self.mask), hint)
         rope = self.rope
         if rope is None:
             return
@@ -193,7 +194,7 @@ class AttentionLayer(checks.CheckedLayer):
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
             own = positions if self.rope.sections is None else None
-        return attend(*self._prepared(q, k, v, sinks, own), q, k, v)
+        return compute(*self._prepared(q, k, v, sinks, own), q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
         """Check the numbers of features and of heads of an array."""

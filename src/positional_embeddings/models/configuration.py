@@ -126,11 +126,16 @@ class Configuration:
 def read_config(config: Config) -> dict[str, Any]:
     """Return a configuration, or its text model's, as a dict."""
     if isinstance(config, str | PathLike):
-        from pathlib import Path  # noqa: PLC0415 - takes long to import
+        import json  # noqa: PLC0415 - take long to import
+        from pathlib import Path  # noqa: PLC0415
 
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
-        config = from_json(path.read_bytes(), repr(str(path)))
+        try:
+            config = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            came = f"{str(path)!r}, which is no JSON: {error}"
+            raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
     if not isinstance(config, Mapping):
         what = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
@@ -174,17 +179,6 @@ def _check_classes(config: Values) -> None:
 def plain(name: str) -> str:
     """Return the letters and digits of a type or a class, without the part of the model it is."""
     return re.sub("[^a-z0-9]", "", _PART.sub("", name).lower())
-
-
-def from_json(text: bytes, where: str) -> Any:
-    """Return what a JSON text holds; `where` it came from is for the message."""
-    import json  # noqa: PLC0415 - takes long to import
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        came = f"{where}, which is no JSON: {error}"
-        raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
 
 
 def without_none(values: Values) -> dict[str, Any]:

@@ -1,29 +1,21 @@
 """The caches of all layers of a model, and what a step of a decoder does with them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.weights import WeightedLayer
+from positional_embeddings.arguments.weights import WeightedLayer, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.kept import form_of, keep, once
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, attend
+from positional_embeddings.attention.attention import Prepared, compute
 from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
@@ -32,7 +24,7 @@ from positional_embeddings.attention.cache import (
     numbers_of,
     together,
 )
-from positional_embeddings.attention.store import NEW_ALONE, Moves
+from positional_embeddings.attention.store import COPY, NEW_ALONE, Line, Moves, follow
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rope import RoPE
@@ -50,7 +42,8 @@ class DecoderCache(WeightedLayer):
 
     `empty` makes it. Each step stores its tokens after the last ones, and returns the next cache.
     NumPy, CuPy and PyTorch write to the same buffers in each step; to go on from an earlier cache,
-    `rewind` it by 0. The buffers of JAX belong to one cache.
+    `rewind` it by 0. A cache whose tokens they hold no more is refused, also by `take`, copies and
+    pickles. The buffers of JAX belong to one cache.
 
     Parameters
     ----------
@@ -60,6 +53,10 @@ class DecoderCache(WeightedLayer):
         One for each distinct `window` of the layers; a window is a ring.
     buffers : list of tuple or None
         The keys and the values of each layer.
+    ahead : array of int, shape (batch,), optional
+        Where positions were given: by how much the next ones are ahead of the numbers of tokens.
+    since : array of int, shape (batch,), optional
+        Numbers of tokens after the last step that gave positions, which `rewind` leaves.
 
     Examples
     --------
@@ -82,10 +79,9 @@ class DecoderCache(WeightedLayer):
     layers: tuple[AttentionLayer | None, ...]
     caches: tuple[KVCache, ...] = field(metadata={"part": True})
     buffers: list[tuple[Array, ...] | None] = field(metadata={"weight": True})
-    # Where positions were given: by how much the next ones are ahead of the numbers of tokens, and
-    # these numbers after the step that gave them; both (batch,).
-    _ahead: Array = field(default=None, init=False, metadata={"weight": True})
-    _since: Array = field(default=None, init=False, metadata={"weight": True})
+    _: KW_ONLY
+    ahead: Array = array_field(None)
+    since: Array = array_field(None)
     # The cache of each layer, and how many coordinates positions have, 0 without their axis.
     _cache_of: tuple[int, ...] = field(init=False)
     _coordinates: int = field(init=False)
@@ -236,19 +232,19 @@ class DecoderCache(WeightedLayer):
             can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
             another shape.
         """
+        if any(cache._line is None for cache in self.caches):  # no step has been made of it
+            self._check_held(Line())
         pairs = [cache.step(tokens) for cache in self.caches]
-        if not all(step._cache._stored.has_begun for _, step in pairs):  # type: ignore[union-attr]
-            self._begin([step for _, step in pairs])
         counted = pairs[0][1].positions
         following = self._with(caches=tuple([cache for cache, _ in pairs]))
         if positions is not None:
             positions = self._checked_positions(positions, counted)
             checks.set_fields(following, **following._ahead_of(tokens, positions))
-        elif self._ahead is None:
+        elif self.ahead is None:
             positions = self._for_coordinates(counted, space_of(positions=counted))
         else:
             space = space_of(positions=counted)
-            ahead = space.xp.asarray(self._ahead, dtype=counted.dtype, device=space.device)
+            ahead = space.xp.asarray(self.ahead, dtype=counted.dtype, device=space.device)
             rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
             positions = self._for_coordinates(counted + rows, space)
         step = object.__new__(DecoderStep)
@@ -261,16 +257,17 @@ class DecoderCache(WeightedLayer):
         )
         return following, step
 
-    def _begin(self, steps: list[KVStep]) -> None:
-        """Know buffers in which nothing is stored yet, so that no layer is left out of a step."""
+    def _check_held(self, line: Line) -> None:
+        """Check that the buffers hold the tokens, for a step in a line or for a copy."""
+        steps: list[Any] = [(cache._stored(line, cache.lengths), {}) for cache in self.caches]
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
-            step: Any = steps[number]
-            if step._after is None or np.any(step._cache.lengths):
-                continue
             for buffer in pair or ():
-                step._cache._stored.begin(buffer, step._cache.lengths, space_of(buffer=buffer))
-        for step in steps:
-            step._cache._stored.has_begun = True
+                step, changes = steps[number]
+                follow(buffer, step, space_of(buffer=buffer), changes)
+
+    def __getstate__(self) -> dict[str, object]:
+        self._check_held(COPY)
+        return super().__getstate__()
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""
@@ -300,15 +297,21 @@ class DecoderCache(WeightedLayer):
     def _ahead_of(self, tokens: Any, positions: Array) -> dict[str, Array]:
         """Return by how much the positions after these are ahead of the numbers of tokens."""
         mask = numbers_of("tokens", tokens, "bool", "integral") if is_several(tokens) else None
-        given = [positions, self.lengths] + ([] if mask is None else [mask])
-        xp, (positions, lengths, *masks) = together(space_of(positions=positions), *given)
+        last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
+        given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
+        xp, (positions, after, ahead, since, *masks) = together(
+            space_of(positions=positions), *given
+        )
         if self._coordinates:
             positions = xp.max(positions, axis=0)
         if not self.caches[0]._is_batch_first:
             positions = positions.T
-        for mask in masks:  # padding has no place
-            positions = xp.where(mask == 1, positions, -1)
-        return {"_ahead": xp.max(positions, axis=1) + 1 - lengths, "_since": lengths}
+        has_token = xp.ones_like(after) == 1
+        for mask in masks:  # padding has no place, and without a token all stays
+            positions = xp.where(mask == 1, positions, xp.min(positions))
+            has_token = xp.any(mask == 1, axis=1)
+        ahead = xp.where(has_token, xp.max(positions, axis=1) + 1 - after, ahead)
+        return {"ahead": ahead, "since": xp.where(has_token, after, since)}
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "DecoderCache":
         """Return the cache without its last tokens, such as refused drafts.
@@ -333,7 +336,7 @@ class DecoderCache(WeightedLayer):
             positions were given.
         """
         rewound = self._with(caches=tuple([cache.rewind(counts) for cache in self.caches]))
-        after, since = rewound.lengths, self._since
+        after, since = rewound.lengths, self.since
         if (
             isinstance(after, np.ndarray)
             and isinstance(since, np.ndarray)
@@ -362,24 +365,26 @@ class DecoderCache(WeightedLayer):
         TypeError
             If `rows` are not integers.
         ValueError
-            If `rows` do not have one axis, or, where it can be read, one is not a sequence.
+            If `rows` do not have one axis, or, where it can be read, one is not a sequence; if the
+            buffers no longer hold the tokens.
         """
+        self._check_held(COPY)
         caches = tuple([cache.take(rows) for cache in self.caches])
         cache = self.caches[0]
         space = space_of(like=cache._like)
         indices = space.xp.asarray(
             numbers_of("rows", rows), dtype=space.integer, device=space.device
         )
-        batch: Any = axes.batch_axis(4, *axes.of_four(cache))
+        batch: Any = axes.batch_axis(4, *axes.four_axes(cache))
         buffers = [
             pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
         taken = self._with(caches=caches, buffers=buffers)
-        if self._ahead is not None:
-            xp, (at, *of_rows) = together(space, indices, self._ahead, self._since)
+        if self.ahead is not None:
+            xp, (at, *of_rows) = together(space, indices, self.ahead, self.since)
             ahead, since = (xp.take(numbers, at) for numbers in of_rows)
-            checks.set_fields(taken, _ahead=ahead, _since=since)
+            checks.set_fields(taken, ahead=ahead, since=since)
         return taken
 
     def _with(self, **changed: Any) -> "DecoderCache":
@@ -389,14 +394,14 @@ class DecoderCache(WeightedLayer):
         return cache
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class DecoderStep(WeightedLayer):
     """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
 
-    `DecoderCache.step` makes it. With NumPy layers that are alike ask their mask and their bias
+    ``DecoderCache.step`` makes it. With NumPy layers that are alike ask their mask and their bias
     once, also the arrays and functions in these.
 
-    Parameters
+    Attributes
     ----------
     positions : array of int
         Position of each new token, which queries and keys are rotated to: (batch, seq), or (seq,
@@ -470,16 +475,17 @@ class DecoderStep(WeightedLayer):
         form = form and (id(rule), *form, keys.flags.writeable, values.flags.writeable)
         plan = (self._plans or {}).get(form) or self._checked(rule, step, q, k, v, pair)
         q, k = plan.rotate(q, k)
+        attention = plan.attention
+        if attention is None:  # before anything is stored
+            seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
+            is_kept = form is not None
+            attention = rule._prepared(q, *seen, sinks, step, is_kept=is_kept)
+            keep(self._plans, form, plan._replace(attention=attention))
         keys, seen_keys = step._moved(keys, k, plan.keys)
         values, seen_values = step._moved(values, v, plan.values)
         cache.buffers[number] = keys, values
-        attention = plan.attention
-        if attention is None:
-            is_kept = form is not None
-            attention = rule._prepared(q, seen_keys, seen_values, sinks, step, is_kept=is_kept)
-            keep(self._plans, form, plan._replace(attention=attention))
         scores, way = attention
-        return attend(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
+        return compute(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
 
     def _checked(
         self,
@@ -527,12 +533,12 @@ class _Plan(NamedTuple):
     attention: Prepared | None = None  # known after the first layer has stored
 
 
-def _token_rotation(rope: RoPE, at: int, q: HostArray, k: HostArray) -> Rotate:
+def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
     """Return what rotates queries and keys like these of one token, which is at a position.
 
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
-    axis: Any = axes.head_axis(4, *axes.of_four(rope))
+    axis: Any = axes.head_axis(4, *axes.four_axes(rope))
     fit = rope._fit(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
@@ -562,7 +568,7 @@ def _buffers(
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
-    feature, seq = axes.of_four(layer)
+    feature, seq = axes.four_axes(layer)
     of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
     of_kv, size = layer.num_kv_heads, layer.head_size
     shapes: list[Any] = []

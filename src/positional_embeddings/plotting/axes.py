@@ -158,11 +158,6 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
     return np.where(is_known, total / np.where(is_known, weight, 1.0), np.nan), float(edges[-1])
 
 
-def tick_integers(ax: "Axes", axis: str = "both") -> None:
-    """Put ticks at whole numbers only."""
-    ax.locator_params(axis, integer=True, min_n_ticks=1)
-
-
 def add_colour_bar(
     image: "AxesImage", label: str, missing: str = "not finite", **options: Any
 ) -> "Colorbar":

@@ -92,7 +92,7 @@ def plot_encoding(
     edges = axes.block_edges(at), axes.block_edges(np.arange(n_features))
     largest = _largest(np.abs(cells))
     image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r", vmin=-largest, vmax=largest)
-    axes.tick_integers(ax, "both" if coordinates is None else "y")
+    ax.locator_params("both" if coordinates is None else "y", integer=True, min_n_ticks=1)
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
     _, length = axes.block_lengths(table.shape)
     means = "" if length == 1 else f" (means of {length} positions)"
@@ -179,7 +179,7 @@ def plot_similarity(
         image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SIMILARITIES)
         ax.invert_yaxis()
         if coordinates is None:
-            axes.tick_integers(ax)
+            ax.locator_params(integer=True, min_n_ticks=1)
         ax.set(xlabel=label, ylabel=label, aspect="equal")
         axes.add_colour_bar(image, "cosine similarity")
         return ax
@@ -418,7 +418,7 @@ def _draw_scores(
     """Draw the cells of a table of queries and keys."""
     rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
     image = axes.draw_cells(ax, cells, columns, rows, **options)
-    axes.tick_integers(ax)
+    ax.locator_params(integer=True, min_n_ticks=1)
     square = max(shape) <= _LARGEST_RATIO * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
     return image

@@ -108,14 +108,14 @@ def apply_rope(
         feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    options = Options(layout, rotary_dim, feature_axis)
+    options = RotaryOptions(layout, rotary_dim, feature_axis)
     locate = partial(_table_fit, x, cos, sin, options)
     rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
     cos, sin = _fitted_tables(cos, sin, rotation, out)
     return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
 
-class Options(NamedTuple):
+class RotaryOptions(NamedTuple):
     """What `apply_rope` was asked for, with the names that a `RoPE` has."""
 
     layout: str
@@ -133,7 +133,7 @@ class TableFit(NamedTuple):
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
 
 
-def _table_fit(x: Array, cos: Array, sin: Array, options: Options, space: Space) -> TableFit:
+def _table_fit(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space) -> TableFit:
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)
@@ -199,7 +199,7 @@ def _align_table(
 
 # What rotates `x` into `out`: called with x, cos, sin, out, the `Rotation`, and the sign of the
 # angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
-Way = Callable[..., None]
+Rotator = Callable[..., None]
 
 
 class Rotation(NamedTuple):
@@ -208,7 +208,7 @@ class Rotation(NamedTuple):
     space: Space
     axis: int  # of the features
     layout: str
-    way: Way | None  # None if the result cannot be written part by part
+    way: Rotator | None  # None if the result cannot be written part by part
     target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `TableFit`
 
 
@@ -235,8 +235,8 @@ def prepared(
 ) -> Rotation:
     """Check the arrays of a call, and return how it rotates.
 
-    `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
-    tables or positions.
+    `locate` checks axes, and returns the target; options are a `RoPE` or `RotaryOptions`; the
+    others are tables or positions.
     """
     space = space_of(x=x, **others) if out is None else space_of(x=x, **others, out=out)
     target = locate(space)
@@ -248,7 +248,7 @@ def prepared(
 
 def way_for(
     x: Array, axis: int, options: Any, space: Space, *others: Array, out: Array = None
-) -> Way | None:
+) -> Rotator | None:
     """Return the fastest way for an array, None if its result cannot be written part by part.
 
     The result depends on the others, too: the tables, or what they are made of.
@@ -268,7 +268,7 @@ def way_for(
 
 def kernel_for(
     x: Array, space: Space, out: Array = None, *, fused: bool | None = None
-) -> Way | None:
+) -> Rotator | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
     None if `fused` is False. If it is True there must be one, except for complex numbers.
@@ -294,7 +294,7 @@ def kernel_for(
     return kernel
 
 
-def _kernel_of(x: Array, space: Space) -> Way | None:
+def _kernel_of(x: Array, space: Space) -> Rotator | None:
     if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
         return numpy_kernel(x.dtype)
     is_cupy = space.rotation_kernel == "cupy"
@@ -304,7 +304,7 @@ def _kernel_of(x: Array, space: Space) -> Way | None:
 
 @cache
 @finished_before_forks
-def numpy_kernel(dtype: Dtype) -> Way | None:
+def numpy_kernel(dtype: Dtype) -> Rotator | None:
     """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
     try:
         import positional_embeddings.rotary.kernels.numba_kernel as kernel  # noqa: PLC0415 - slow
@@ -473,7 +473,7 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
     with space.undisturbed(x):
         as_x = {"dtype": space.dtype, "device": space.device}
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
-    options = Options(layout, 2 * cos.shape[axis], axis)
+    options = RotaryOptions(layout, 2 * cos.shape[axis], axis)
     way = way_for(x, axis, options, space, cos, sin)
     return rotate(x, cos, sin, Rotation(space, axis, layout, way))
 

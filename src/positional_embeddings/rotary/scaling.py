@@ -380,8 +380,8 @@ def scaled_frequencies(
     if not callable(scaling) or isinstance(scaling, type):
         what = "be a function such as LinearScaling(4.0), or None"
         raise wrong_type("scaling", what, shown(scaling))
-    name = type_of(scaling)
-    if SCALINGS.get(name) is type(scaling):
+    name = next((name for name, kind in SCALINGS.items() if type(scaling) is kind), None)
+    if name is not None:
         options = tuple(getattr(scaling, field.name) for field in fields(scaling))
         return _scaled_frequencies(name, options, dim, base, seq_len)
     return checked_scaling(scaling(dim, base, seq_len), dim)
@@ -394,12 +394,6 @@ def _scaled_frequencies(
     with quiet():  # an error below
         scaled = SCALINGS[name](*options)(dim, base, seq_len)
     return checked_scaling(scaled, dim)
-
-
-def type_of(scaling: Scaling | None) -> str:
-    """Return the type of a scaling in configurations of Hugging Face, "default" if None."""
-    names = (name for name, kind in SCALINGS.items() if type(scaling) is kind)
-    return "default" if scaling is None else next(names, type(scaling).__name__)
 
 
 # By their names in configurations of Hugging Face.

@@ -21,7 +21,7 @@ from positional_embeddings.rotary.rotate import doubled_tables, prepared, rotate
 class RotaryTables(WeightedLayer):
     """Cosine and sine at some positions, by which queries and keys of many layers are rotated.
 
-    `RoPE.tables` makes them, once for each step of a model.
+    ``RoPE.tables`` makes them, once for each step of a model.
 
     Parameters
     ----------

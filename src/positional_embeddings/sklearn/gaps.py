@@ -31,7 +31,7 @@ _ROUNDED = 1e-9  # part of a length that is due to rounding
 Hidden: TypeAlias = Iterator[tuple[HostArray, HostArray]]
 
 
-class GapWeights(NamedTuple):
+class Mixture(NamedTuple):
     """How gaps of a length are filled."""
 
     length: float
@@ -64,7 +64,7 @@ class KnownGaps:
         for (known, width), i in product(zip(self._known, WIDTHS, strict=True), range(len(layout))):
             if fit_seasons([layout[j] for j in [*known, i]], seen, self._y, width)[1]:
                 known.append(i)
-        self._ways = {k: self._learn(layout, *k, length) for k, length, _ in self._gaps(wanted)}
+        self._mixtures = {k: self._learn(layout, *k, length) for k, length, _ in self._gaps(wanted)}
 
     def predict(self, places: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if asked for."""
@@ -76,10 +76,10 @@ class KnownGaps:
         said = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
         for key, length, gap in self._gaps(places):
-            way = self._ways.get(key) or self._learn(self._layout_of(self._x), *key, length)
+            mixture = self._mixtures.get(key) or self._learn(self._layout_of(self._x), *key, length)
             # Where a phase was never measured, hidden windows speak of others: a straight line.
-            mean[gap] = np.where(is_never[gap], said[0, gap], way.weights @ said[:, gap])
-            variances = _powers(self._x, places[gap, 0], way.length) @ way.variances
+            mean[gap] = np.where(is_never[gap], said[0, gap], mixture.weights @ said[:, gap])
+            variances = _powers(self._x, places[gap, 0], mixture.length) @ mixture.variances
             std[gap] = np.sqrt(np.where(is_never[gap], variances[:, 1], variances[:, 0]))
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
@@ -130,21 +130,17 @@ class KnownGaps:
             if known:
                 parts, _ = fit_seasons([layout[i] for i in known], seen, y, width)
                 seasons.append(parts.cumsum(axis=0))
-        return np.stack(
-            [
-                season + bridge(x[seen], (y - season)[seen], x)
-                for season in np.concatenate(seasons)
-                for bridge in _BRIDGES
-            ]
-        )
+        pairs = product(np.concatenate(seasons), _BRIDGES)
+        said = [season + bridge(x[seen], (y - season)[seen], x) for season, bridge in pairs]
+        return np.stack(said)
 
-    def _learn(self, layout: list[Cells], side: int, _octave: int, length: float) -> GapWeights:
+    def _learn(self, layout: list[Cells], side: int, _octave: int, length: float) -> Mixture:
         """Return how to fill gaps of a length, by hidden windows or ends of the record."""
         x, y = self._x, self._y
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         if not rounds:
             candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
-            return GapWeights(length, np.eye(candidates)[0], np.full((2, 2), nan))
+            return Mixture(length, np.eye(candidates)[0], np.full((2, 2), nan))
         wanted = np.concatenate([at for _, at in rounds])
         said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
         errors = (np.concatenate(said, axis=1) - y[wanted]).T
@@ -160,7 +156,7 @@ class KnownGaps:
             phase = cells.cell[wanted] % cells.phases
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
-        return GapWeights(length, weights, variances * np.array([1.0, worst / mean]))
+        return Mixture(length, weights, variances * np.array([1.0, worst / mean]))
 
 
 # Bridges over gaps.

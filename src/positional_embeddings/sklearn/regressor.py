@@ -23,13 +23,13 @@ from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, 
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import (
+    FitOptions,
     Hidden,
     Parts,
     Predicted,
     Samples,
     Shares,
     Smooth,
-    SmootherOptions,
     by_place,
 )
 from positional_embeddings.times.dates import is_missing
@@ -529,7 +529,7 @@ class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(
-        self, terms: list[Term], shares: Samples, parts: Parts, options: SmootherOptions
+        self, terms: list[Term], shares: Samples, parts: Parts, options: FitOptions
     ) -> None:
         """Smooth places; `shares` are what is left out of them, each at its place."""
         self.samples, self._place, self._hidden = parts

@@ -99,10 +99,10 @@ class Cells:
             weight = (cell >= known[0]) & (cell <= known[-1])
         rest = filled - _local_line(filled - season, weight, self._half)
         is_known = measured.reshape(self.cycles, self.phases).any(axis=0)
-        season = self._attend(rest, weight & np.tile(is_known, self.cycles), width)
+        season = self._other_cycles(rest, weight & np.tile(is_known, self.cycles), width)
         return season, np.where(measured, rest, np.nan)
 
-    def _attend(self, values: HostArray, weight: HostArray, width: float) -> Array:
+    def _other_cycles(self, values: HostArray, weight: HostArray, width: float) -> Array:
         """Return what the other cycles say of each cell; straight lines where they say nothing."""
         rows = np.stack([weight * values, weight]).reshape(2, self.cycles, self.phases)
         distance = np.arange(1 - self.cycles, self.cycles)

@@ -36,7 +36,7 @@ _TINY, _FARTHEST = 1e-300, 1e150
 _SLACK = 1e-3
 
 # The options of a regressor, checked.
-SmootherOptions: TypeAlias = dict[str, Any]
+FitOptions: TypeAlias = dict[str, Any]
 
 
 class Samples(NamedTuple):
@@ -175,7 +175,7 @@ class Smooth:
         factors: Term,
         samples: Samples,
         ridges: list[float],
-        options: SmootherOptions,
+        options: FitOptions,
         widened: float = 1.0,
     ) -> None:
         """Smooth samples by kernels that are `widened` so many times."""

@@ -71,7 +71,7 @@ class NumPy(Space):
         parts = cuts(max(1, table.shape[-2]), _MOST_PRODUCTS_SUMMED)
         return sum(np.einsum("...ij,...jk->...ik", rows[..., a], table[..., a, :]) for a in parts)
 
-    def attend(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+    def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         # What `softmax` and both products do, without calls in between, which take a fifth of a
         # step. Only the sums of values are divided; where these overflow, weights have to be.
         is_alike = query.dtype == key.dtype == value.dtype == self.dtype

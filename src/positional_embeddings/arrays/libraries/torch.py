@@ -31,6 +31,9 @@ class PyTorch(Space):
         except RuntimeError:
             return None
 
+    def owner(self, array: Array) -> Array:
+        return array.untyped_storage()
+
     def shares_memory(self, array: Array, other: Array) -> bool:
         if array is other:
             return False
