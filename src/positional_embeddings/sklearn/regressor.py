@@ -590,7 +590,7 @@ class _Sum:
         """Set widths of a term by the least leave-one-out error; return the ridge."""
         at = _drawn(self._place.size, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
         x, weight, hidden = self.shares.x[:, at], self.shares.weight[at], self._hidden.at(at)
-        farthest = np.where(hidden.sees_place(), _NO_WEIGHT, _FARTHEST)
+        farthest = np.where(hidden.sees_place, _NO_WEIGHT, _FARTHEST)
         ridges = _RIDGES if self._is_linear(term.factors) else [inf]
 
         def error() -> tuple[float, float]:

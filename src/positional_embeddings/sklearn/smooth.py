@@ -82,6 +82,7 @@ class Hidden(NamedTuple):
         """Return some samples, and what is hidden of them from themselves."""
         return samples, self.at(some)._replace(labels=self.labels[:, some])
 
+    @property
     def sees_place(self) -> Array:
         """Tell which queries see some of their own place."""
         return self.left > 0
@@ -101,7 +102,7 @@ class Shares(NamedTuple):
 
     group: HostArray  # (queries,)
     place: HostArray  # (queries,)
-    is_seen: HostArray  # (queries,): whether other groups share the place
+    sees_place: HostArray  # (queries,): whether other groups share the place
     share: csr_array  # (groups, places): which one a group has in a place, from 1
     # (2 + targets, 1 + shares): the fractions of the weight and of the sum of squared weights of a
     # place that a share has, and how far each mean there moves without it; first those of none.
@@ -110,17 +111,13 @@ class Shares(NamedTuple):
 
     def at(self, some: HostArray) -> "Shares":
         """Return what is hidden from some of the queries."""
-        group, place, is_seen = (a[some] for a in self[:3])
-        return self._replace(group=group, place=place, is_seen=is_seen)
+        group, place, sees_place = (own[some] for own in self[:3])
+        return self._replace(group=group, place=place, sees_place=sees_place)
 
     def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "Shares"]:
         """Return the places of some shares, and what is hidden of them from these."""
         places, _, hidden = by_place(shares, self.group[some])
         return places, hidden
-
-    def sees_place(self) -> HostArray:
-        """Tell which queries see some of their own place."""
-        return self.is_seen
 
     def left_of(self, rows: HostArray, columns: HostArray) -> Left:
         """Return what each query of some rows sees of some places."""
@@ -234,7 +231,7 @@ class Smooth:
     ) -> Iterator[tuple[Array, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
-        sees_nearest = hidden is None or hidden.sees_place()
+        sees_nearest = hidden is None or hidden.sees_place
         squared = np.where(sees_nearest, nearest[:, 0], nearest[:, 1])
         widening = np.maximum(squared - _NEAR, 1.0)
         reaches = np.sqrt(squared + self._cutoff**2 * widening) + _SLACK
