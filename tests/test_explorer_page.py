@@ -401,7 +401,7 @@ def test_the_factor_on_scores(opened, model, value, text):
 
 def test_a_factor_on_scores_that_is_not_known_says_so(opened):
     page = opened("Llama 3.1 8B")
-    page.fill("#config", json.dumps({**PASTED, "attn_scale": 0.1}))
+    page.fill("#config", json.dumps({**PASTED, "is_causal": False}))
     wait_for_updates(page)
     assert page.inner_text("[data-fact=score_factor]") == "not known here"
 

@@ -23,7 +23,7 @@ VALUE_ERRORS = {
     "ListMask([[0], [5]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 5. If 5 stands for none, pass np.where(indices == 5, -1, indices).",
     "ListMask([[0], [6]]).dense(2, 5)": "`indices` must be below the number of keys, 5, got 6.",
     "ListMask([[0, 1, 2]]).dense(3)": "`indices` must have a list for each of 3 queries, got 1 list. Pass indices.T if it is (m, query).",
-    "PaddingMask(ones((2, 4), dtype=int))": "`lengths` must have shape (batch,), got numpy.ndarray of shape (2, 4). Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer.",
+    "PaddingMask(ones((2, 4), dtype=int))": "`lengths` must have shape (batch,), got (2, 4). Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer.",
     "PaddingMask([[1, 1, 0], [1, 1, 1]])": "`lengths` must have shape (batch,), got [[1, 1, 0], [1, 1, 1]]. Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer.",
     "ListMask(np.asarray([[1], [[2], 3]], dtype=object))": "`indices[1]` must be an array, a list of integers, or a list of such lists of one length, got [[2], 3].",
     "CausalMask()(np.arange(3), np.arange(4))": "`k_pos` must broadcast with `q_pos` of shape (3,), got (4,).",

@@ -10,6 +10,8 @@ from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 from positional_embeddings.arrays.space import Space
 
+_OF_TOKENIZER = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
+
 
 def farthest_position(space: Space) -> int:
     """Return the farthest position from 0 at which integers hold distances, and their doubles."""
@@ -166,6 +168,9 @@ def length_array(
 
     Lengths on a device are not read, which would wait for it.
     """
+    hint = _OF_TOKENIZER * (axis == "batch")
+    if hint and isinstance(lengths, list | tuple) and any(isinstance(n, list) for n in lengths):
+        raise wrong_value(name, f"have shape ({axis},)", shown(lengths), hint)
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
         numbers = list(checks.several(name, lengths))
@@ -175,7 +180,7 @@ def length_array(
     space = space_of(**{name: lengths})
     checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:
-        raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
+        raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape), hint)
     if space.is_on_host(lengths):
         check_lengths(name, lengths, space)
     return space, space.astype(lengths, space.integer)

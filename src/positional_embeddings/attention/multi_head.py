@@ -167,10 +167,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
         xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
-            is_last = x.ndim == 3 and x.shape[2] == self.d_model
-            hint = " Pass permute_dims(x, (2, 1, 0)) of (batch, seq, features)." * is_last
-            what = f"have shape ({self.d_model}, seq, batch)"
-            raise wrong_value("x", what, tuple(x.shape), hint)
+            hint = " Pass permute_dims(x, (2, 1, 0)) of (batch, seq, features)."
+            hint *= x.ndim == 3 and x.shape[2] == self.d_model
+            raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape), hint)
         checks.within_table(axes.length(x, 1), 0, self.max_len, "max_len", 1)
         axes.length(x, 2)
         by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.arrays.space import Space
@@ -79,14 +79,6 @@ class PaddingMask(_ByLength):
 
     lengths: Sequence[int] | AnyArray = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
-
-    def __post_init__(self) -> None:
-        lengths = self.lengths
-        rows = lengths if isinstance(lengths, list | tuple) else ()
-        if getattr(lengths, "ndim", 1) == 2 or any(isinstance(row, list) for row in rows):
-            hint = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
-            raise wrong_value("lengths", "have shape (batch,)", shown(lengths), hint)
-        super().__post_init__()
 
     @classmethod
     def from_attention_mask(

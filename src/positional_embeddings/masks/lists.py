@@ -103,12 +103,11 @@ class ListMask(Mask):
     def __post_init__(self) -> None:
         indices, indptr = self.indices, self.indptr
         if indptr is None and _are_of_any_lengths(indices):
-            lists = []
-            for query, keys in enumerate(indices):
-                lists.append(integers_of_list(f"indices[{query}]", list(keys)))
-                if lists[-1].ndim != 1 or lists[-1].dtype.kind != "i":
-                    what = "be a list or an array of integers"
-                    raise wrong_type(f"indices[{query}]", what, shown(keys))
+            lists = [integers_of_list(f"indices[{i}]", list(x)) for i, x in enumerate(indices)]
+            odd = [i for i, x in enumerate(lists) if x.ndim != 1 or x.dtype.kind != "i"]
+            if odd:
+                what = "be a list or an array of integers"
+                raise wrong_type(f"indices[{odd[0]}]", what, shown(indices[odd[0]]))
             indices, indptr = np.concat(lists), np.cumsum([0, *map(len, lists)])
         elif isinstance(indices, list | tuple | range):
             indices = integers_of_list("indices", indices)
