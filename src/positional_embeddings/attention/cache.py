@@ -23,8 +23,8 @@ POSITIONS = "positions` of a cache, whose library is its `xp="
 
 # The way on, in errors, where tokens have no slots.
 _FULL = (
-    " Make the cache with as many slots as the longest sequence has tokens, or with `window`, the"
-    " number of newest keys that a query sees: as a ring, which forgets the others."
+    " Make the cache with as many slots as the longest sequence has tokens, or a `KVCache` with"
+    " `window`, the number of newest keys that a query sees: a ring, which forgets the others."
 )
 
 # Lengths that a `repr` spells out.
@@ -603,7 +603,7 @@ class KVStep(_Value):
             rest = moves.axes.part(self._cache.capacity, length)
             slots = space.xp.concat([slots, written[rest]], axis=moves.axes.seq)
         if held is not None:
-            held.is_in(slots, space)
+            held.record_in(slots, space)
         return slots, keys
 
     def _seen(self, buffer: Array, new: Array, moves: Moves) -> Array:

@@ -108,8 +108,8 @@ class Held(NamedTuple):
     oldest: HostArray  # position of the oldest one in the ring
     others: Mapping[Line, HostArray] = {}  # numbers of tokens of other lines
 
-    def is_in(self, buffer: Array, space: Space) -> None:
-        """Know that a buffer holds it."""
+    def record_in(self, buffer: Array, space: Space) -> None:
+        """Record that a buffer holds it."""
         if (held := _held_in(buffer, space)) is not None:
             held[0] = self
 
@@ -142,7 +142,7 @@ class Stored(NamedTuple):
             is_held = end is before or np.array_equal(end, before)
             hint = _AHEAD if not is_held and np.any(end > before) else _BEHIND
         else:
-            left, hint = {**others, held.line: end}, _OTHERS
+            left, hint = {**others, held.line: end}, _OTHERS if end.any() else _BEHIND
             if len(end) != len(before):  # of other sequences
                 left, oldest = dict.fromkeys(left, 0 * before), 0 * before
             oldest = np.maximum(oldest, self.needed.oldest)

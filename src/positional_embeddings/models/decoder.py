@@ -503,10 +503,12 @@ class DecoderStep(WeightedLayer):
         shapes = _shapes_of(rule, cache.lengths.shape[0], count)
         for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
             if tuple(array.shape) != shape:
-                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), NEW_ALONE)
+                hint = NEW_ALONE * (count not in array.shape)
+                raise wrong_value(name, f"have shape {shape}", tuple(array.shape), hint)
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
-                raise wrong_type(name, what, dtypes.dtype_name(array.dtype))
+                hint = f" Make the cache with dtype={name}.dtype."
+                raise wrong_type(name, what, dtypes.dtype_name(array.dtype), hint)
         rotate = self._rotate(rule, q, k, space)
         return _Plan(rotate, step._moves(keys, k), step._moves(values, v))
 
