@@ -731,7 +731,8 @@ export class Model {
         const name = seqLen > original ? "long_mscale" : "short_mscale";
         given.attention_factor = checks.positiveNumber(name, parameters[name]);
       }
-      if (["yarn", "longrope"].includes(kind) && !("factor" in given)) {
+      const isTold = kind === "longrope" || (kind === "yarn" && ORIGINAL in parameters);
+      if (isTold && !("factor" in given)) {
         given.factor = this.needed(LENGTH) / original;
       }
     }

@@ -1,5 +1,6 @@
 """`GapFiller`: columns with gaps, at rows, times and places."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -212,7 +213,7 @@ def test_times_are_found():
         np.testing.assert_allclose(
             values_of(filler.transform(x)), expected, rtol=1e-3, err_msg=name
         )
-    for rows in (seen.to_numpy()[:, None], seen.to_period("M"), seen.reset_index(drop=True)):
+    for rows in (seen.to_numpy()[:, None], seen.reset_index(drop=True)):
         assert clone(by_line).fit(rows).positions_ is None
     columns = ColumnTransformer([("fill", clone(by_line), ["t", "y"])], remainder="drop")
     filled = columns.set_output(transform="pandas").fit_transform(other)
@@ -220,6 +221,28 @@ def test_times_are_found():
     fold = by_line.fit(seen.iloc[::2]).transform(seen.iloc[1::2])
     np.testing.assert_allclose(fold[gap[1::2]], expected.iloc[1::2][gap[1::2]], rtol=1e-3)
     assert by_line.set_params(positions=None).fit(seen).positions_ is None
+
+
+@pytest.mark.parametrize("kind", ["column", "index", "polars", "periods"])
+def test_dates_as_text_and_periods_are_refused(kind):
+    import pandas as pd
+
+    from absent import pl
+
+    dates = pd.date_range("2024-01-01", periods=4)
+    y, text = [1.0, np.nan, 3.0, 4.0], dates.astype(str)
+    x, name, way = {
+        "column": (pd.DataFrame({"t": text, "y": y}), "X['t']", "pandas.to_datetime"),
+        "index": (pd.Series(y, text), "X.index", "pandas.to_datetime"),
+        "polars": (pl.DataFrame({"t": text.tolist(), "y": y}), "X['t']", "pandas.to_datetime"),
+        "periods": (pd.Series(y, dates.to_period("D")), "X.index", "to_timestamp of pandas"),
+    }[kind]
+    with pytest.raises(TypeError, match=rf"^`{re.escape(name)}` must hold dates.*{way}"):
+        GapFiller().fit(x)
+    assert GapFiller(positions=None).fit(x).positions_ is None
+    with_dates = pd.DataFrame({"when": dates, "note": text, "y": y})
+    assert GapFiller().fit(with_dates).positions_ == [0]
+    assert GapFiller().fit(pd.DataFrame({"code": ["a", "b", "c", "d"], "y": y})).positions_ is None
 
 
 def test_other_positions_than_in_fit_are_refused():

@@ -239,7 +239,8 @@ class Model(Layers):
             if "short_mscale" in parameters:  # of PhiMoE
                 name = "long_mscale" if seq_len > original else "short_mscale"
                 given["attention_factor"] = checks.positive_number(name, parameters.get(name))
-            if kind in ("yarn", "longrope") and "factor" not in given:
+            is_told = kind == "longrope" or (kind == "yarn" and keys.ORIGINAL in parameters)
+            if is_told and "factor" not in given:
                 given["factor"] = self.config.needed(keys.LENGTH) / original
         for option in options:
             name = option.name

@@ -16,7 +16,7 @@ from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
-from positional_embeddings.times.dates import time_zone_of
+from positional_embeddings.times.dates import is_missing, remedy_for, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
 # The periods of times that are looked for.
@@ -56,9 +56,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     positions : "auto", "index", sequence of int or str, or None, default "auto"
         Columns that say where the rows are, such as times or places; they have no gaps, and are
         returned. "index" is the index of a pandas table or series, of one level. "auto" is the
-        index if it holds dates, else the only column of dates, else None. If None, rows follow one
-        another at equal steps, whatever the index, and each table is filled from itself. Periods of
-        pandas, and arrays that a step of a pipeline made of a table, have no dates.
+        index if it holds dates, else the only column of dates, else None; dates as text and periods
+        of pandas are refused. If None, rows follow one another at equal steps, whatever the index,
+        and each table is filled from itself. Arrays that a step of a pipeline made of a table have
+        no dates.
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
         Periods of seasons, in the unit of the positions, or in rows. One is used if the record has
         2.5 cycles or more, and the periods before it leave a season of it over. "auto" is day, week
@@ -383,6 +384,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if len(found) > 1:
                 came = ", ".join(map(self._name, found))
                 raise wrong_value("positions", "name one of several columns of dates", came)
+            texts = [(f"X[{self._name(j)!r}]", frames.column_of(X, j)) for j in self._texts]
+            texts += [] if index is None else [("X.index", index)]
+            for name, column in () if found else texts:
+                first = next((x for x in column if not is_missing(x)), None)
+                if hint := remedy_for(first):
+                    hint += " Or pass positions=None, if rows follow one another at equal steps."
+                    raise wrong_type(name, "hold dates", shown(first), hint)
             return found or None
         if not isinstance(positions, list | tuple) or not positions:
             what = 'be "auto", "index", a list of columns or None'
