@@ -84,6 +84,7 @@ VALUE_ERRORS = {
     "hf(head_dim=10**5000)": "`head_dim` must be at most 2**20, got int of more digits than can be printed.",
     "hf(rope_scaling={'type': 'magic'})": "`type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'.",
     "hf(rope_scaling={'type': 'linear', 'factor': 2, 'speed': 3})": "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'.",
+    "hf(max_position_embeddings=9, rope_scaling={'type': 'yarn'})": "the rotary parameters of 'yarn' must have 'factor', got ['type'].",
     "hf(max_position_embeddings=9, rope_scaling={'type': 'linear'})": "the rotary parameters of 'linear' must have 'factor', got ['type'].",
     "RoPE.from_hf_config({'num_attention_heads': 8}, layout='half')": "the configuration must have 'hidden_size': pass `config | {'hidden_size': ...}`.",
     "hf(rope_parameters={'full': {'factor': 1}, 'sliding': {'factor': 1}})": "the rotary parameters without a 'rope_type' must be of ['max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'factor'.",
