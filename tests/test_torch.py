@@ -630,12 +630,6 @@ def test_positions_are_no_constants_of_a_trace():
         torch.testing.assert_close(compiled(x, positions + 7), expected, atol=1e-6, rtol=0)
 
 
-def test_remainders_of_float32_have_the_sign_of_the_dividend():
-    x = torch.tensor([5.5, -7.25, 3e38])
-    found = space_of(x=x).remainder(x, 2.0)
-    torch.testing.assert_close(found, torch.tensor([1.5, -1.25, 0.0]), atol=0, rtol=0)
-
-
 @QUIET
 def test_a_compiled_attention_takes_the_step_of_a_cache():
     axes = {"feature_axis": -1, "seq_axis": -2}

@@ -98,7 +98,7 @@ def test_entries_by_indices_of_any_axes(backend):
 
 
 def test_a_library_that_is_not_known_can_do_nothing_more():
-    can = ("can_write", "takes_out", "keeps_tables", "reads_values", "shows_tracing", "has_fmod")
+    can = ("can_write", "takes_out", "keeps_tables", "reads_values", "shows_tracing")
     is_so = ("compiles_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Space, name) for name in can + is_so)
     assert all(getattr(NumPy, name) for name in can)
@@ -109,15 +109,13 @@ def test_a_library_that_is_not_known_can_do_nothing_more():
 
 @pytest.mark.parametrize("xp", [np, strict])
 @pytest.mark.parametrize("size", [5, 700])
-def test_totals_and_remainders(xp, size):
+def test_totals(xp, size):
     x = np.arange(3.0 * size).reshape(3, size)
     given = xp.asarray(x)
     space = space_of(x=given)
     for initial, options in ((0, ()), (2.5, (2.5,))):
         expected = [[sum(row) + initial] for row in x.tolist()]
         np.testing.assert_array_equal(np.asarray(space.total(given, *options)), expected)
-    got = space.remainder(xp.asarray([-7.5, 7.5, 3.0]), 2.0)
-    np.testing.assert_array_equal(np.asarray(got), [-1.5, 1.5, 1.0])
 
 
 def test_values_of_another_device_are_not_read():

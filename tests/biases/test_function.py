@@ -13,6 +13,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
+from positional_embeddings.biases.bias import Bias
 
 
 def penalty(q_pos, k_pos):
@@ -95,3 +96,21 @@ def test_it_is_a_value():
     for wrong in (ALiBiBias, ALiBiBias(2), 3):
         with pytest.raises(TypeError, match="`function` must be a function of positions"):
             FunctionBias(wrong)
+
+
+class OwnBias(Bias):
+    """Has no formula."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bias: bias(3),
+        lambda bias: bias(query_positions=np.asarray([0, 1])),
+        lambda bias: scaled_dot_product_attention(*np.ones((3, 4, 3, 2)), bias=bias),
+    ],
+)
+def test_biases_without_a_formula(call):
+    message = r"^`OwnBias` has no formula of its own: pass a FunctionBias or an array instead"
+    with pytest.raises(TypeError, match=message):
+        call(OwnBias())

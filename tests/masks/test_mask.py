@@ -726,3 +726,23 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
     ):
         with pytest.raises(ValueError, match=f"^`k_pos` {what}"):
             mask(near, array, k_len=2)
+
+
+class OwnMask(pe.Mask):
+    """Has no rule."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda mask: mask(0, 1),
+        lambda mask: mask.dense(3),
+        lambda mask: (~mask | pe.CausalMask()).dense(3),
+        lambda mask: pe.describe_mask(mask, 3),
+        lambda mask: pe.scaled_dot_product_attention(*np.ones((3, 4, 3, 2)), mask=mask),
+    ],
+)
+def test_masks_without_a_rule(call):
+    message = r"^`OwnMask` has no rule of its own: pass yours as FunctionMask\(function\)\.$"
+    with pytest.raises(TypeError, match=message):
+        call(OwnMask())

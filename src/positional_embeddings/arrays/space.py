@@ -57,7 +57,6 @@ class Space:
     keeps_tables = False  # an array made in one call may serve another one
     reads_values = False  # values can be read at once, outside a trace
     shows_tracing = False  # an array of a trace has a type of its own
-    has_fmod = False  # there is a remainder that is never rounded
     compiles_kernels = False  # its kernels, written in CUDA, are compiled at their first call
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
@@ -241,12 +240,6 @@ class Space:
         """Return `x` within bounds; None is no bound."""
         return self.xp.maximum(x if most is None else self.xp.minimum(x, most), least)
 
-    def remainder(self, x: Array, divisor: Array) -> Array:
-        """Return what a positive divisor leaves of `x`, with its sign, without rounding."""
-        if self.has_fmod:
-            return self.xp.fmod(x, divisor)
-        return self.xp.sign(x) * self.xp.remainder(self.xp.abs(x), divisor)
-
     def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
         """Return an array in another shape, with or without elements."""
         return self.xp.reshape(x, shape)
@@ -291,15 +284,11 @@ class Space:
 
         `chunks` and `dtype` are those of the result, and `name` is that of all tasks. The function
         gets `block_id`, the numbers of its chunk on all axes, if they are `numbered`, and `shared`,
-        what `Space.shared` returned. The arrays have as many axes as the result, or lack the first
+        what all tasks have in common. The arrays have as many axes as the result, or lack the first
         ones. On each axis they have as many chunks as it, or one.
         """
         numbers = {"block_id": (0,) * len(chunks)} if numbered else {}
         return function(*arrays, **numbers, **drop_none(shared=shared))
-
-    def shared(self, value: Array) -> Array:
-        """Return a value as all tasks of `map_chunks` may have it in common."""
-        return value
 
     def arange(
         self, start: int, stop: int, _shape: Shape, _axis: int, _values: int, _dtype: Dtype

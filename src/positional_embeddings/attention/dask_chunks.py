@@ -5,6 +5,7 @@ alone, the total of their weights and the maximum of their scores. What the chun
 merged, a few at a time. Pairs of chunks that a mask hides have no task.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, groupby, pairwise
@@ -43,12 +44,12 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     expanded = query[..., None, :], key[..., None, :, :], value[..., None, :, :]
     arrays = [space.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
     arrays += [space.rechunk(array[..., None], chunks) for array in terms.values()]
-    # What all tasks share: the scores without arrays, and without a space, which each task has of
-    # its chunks.
+    # What all tasks share, one node of the graph, which each worker gets once: the scores without
+    # arrays, and without a space, which each task has of its chunks.
     without: dict[str, Any] = dict.fromkeys(("space", "sinks", *terms))
     if not isinstance(scores.at, Counted):
         without["at"] = Counted(0, scores.layout.keys.size)
-    shared = space.shared(scores._replace(**without))
+    shared = sys.modules["dask"].delayed(scores._replace(**without), traverse=False)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
     for queries, runs in _visible_chunks(scores, q_bounds, k_bounds):

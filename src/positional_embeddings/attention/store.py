@@ -110,8 +110,8 @@ class Held(NamedTuple):
 
     def record_in(self, buffer: Array, space: Space) -> None:
         """Record that a buffer holds it."""
-        if (held := _held_in(buffer, space)) is not None:
-            held[0] = self
+        held = _held_in(buffer, space) or [None]
+        held[0] = self
 
 
 class Stored(NamedTuple):

@@ -17,7 +17,7 @@ class CuPy(Space):
     Its `vecdot` is a product for each row, and `clip` takes 15 launches and four waits.
     """
 
-    can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
+    can_write = takes_out = keeps_tables = reads_values = shows_tracing = True
     compiles_kernels = True
     rotation_kernel = "cupy"
 

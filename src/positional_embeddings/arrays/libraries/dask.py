@@ -60,10 +60,6 @@ class Dask(Space):
         compute = partial(_numbered_task if numbered else _task, function)
         return library.map_blocks(compute, *arrays, **options, **drop_none(shared=shared))
 
-    def shared(self, value: Array) -> Array:
-        # One node of the graph, which each worker gets once.
-        return sys.modules["dask"].delayed(value, traverse=False)
-
     def arange(
         self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
     ) -> Array:

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.space import Loops, Space
 class JAX(Space):
     """JAX, whose arrays of a trace must not outlive it."""
 
-    reads_values = shows_tracing = has_fmod = True
+    reads_values = shows_tracing = True
 
     @classmethod
     def single_device(cls, array: Array) -> Device:

@@ -27,7 +27,7 @@ _HAS_FAST_EXP2 = any(
 class NumPy(Space):
     """NumPy, of whose subclasses none is taken for its arrays."""
 
-    can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
+    can_write = takes_out = keeps_tables = reads_values = shows_tracing = True
     rotation_kernel = "numba"
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
 

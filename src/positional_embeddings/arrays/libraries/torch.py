@@ -10,7 +10,7 @@ from positional_embeddings.arrays.space import Space
 class PyTorch(Space):
     """PyTorch, whose arrays of a mode (inference, fake, functional) must not outlive it."""
 
-    can_write = reads_values = has_fmod = records_gradients = True
+    can_write = reads_values = records_gradients = True
 
     def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
@@ -47,12 +47,6 @@ class PyTorch(Space):
 
     def clip(self, x: Array, least: float, most: float | None = None) -> Array:
         return x.clamp(least, most)  # it does not compile `maximum` of a number
-
-    def remainder(self, x: Array, divisor: Array) -> Array:
-        xp = self.xp
-        if x.dtype == xp.float64:  # NaN where a quotient overflows: first a multiple's remainder
-            x = xp.fmod(x, divisor * 2.0**100)
-        return xp.fmod(x, divisor)
 
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
         # It warns of values that it has to copy into order.
