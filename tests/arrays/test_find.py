@@ -102,7 +102,7 @@ def test_a_library_that_is_not_known_can_do_nothing_more():
     is_so = ("compiles_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Space, name) for name in can + is_so)
     assert all(getattr(NumPy, name) for name in can)
-    assert [name for name in can if not getattr(Strict, name)] == ["takes_out", "has_fmod"]
+    assert [name for name in can if not getattr(Strict, name)] == ["takes_out"]
     assert type(space_of(x=np.zeros(1))) is NumPy
     assert type(space_of(x=strict.zeros(1))) is type(new_space(strict)) is Strict
 
