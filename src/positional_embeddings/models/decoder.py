@@ -478,8 +478,7 @@ class DecoderStep(WeightedLayer):
         attention = plan.attention
         if attention is None:  # before anything is stored
             seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
-            is_kept = form is not None
-            attention = rule._prepared(q, *seen, sinks, step, is_kept=is_kept)
+            attention = rule._prepared(q, *seen, sinks, step, is_kept=form is not None)
             keep(self._plans, form, plan._replace(attention=attention))
         keys, seen_keys = step._moved(keys, k, plan.keys)
         values, seen_values = step._moved(values, v, plan.values)

@@ -82,15 +82,14 @@ class NumPy(Space):
             *others, count, q_len, size = query.shape
             query = query.reshape(*others, *rows, count // rows[0] * q_len, size)
         matmul = np.matmul if key.itemsize == key.strides[-1] == value.strides[-1] else self.matmul
-        with self.undisturbed(query):
-            weights = matmul(query * scale, key.mT)
-            checked = self.sum_of_all(weights)
-            weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
-            np.exp(weights, out=weights)
-            output = matmul(weights, value)
-            output /= np.add.reduce(weights, axis=-1, keepdims=True)
-            if not isfinite(checked + self.sum_of_all(output)):
-                return None
+        weights = matmul(query * scale, key.mT)
+        checked = self.sum_of_all(weights)
+        weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
+        np.exp(weights, out=weights)
+        output = matmul(weights, value)
+        output /= np.add.reduce(weights, axis=-1, keepdims=True)
+        if not isfinite(checked + self.sum_of_all(output)):
+            return None
         if is_grouped:
             output = output.reshape(*output.shape[:-3], count, q_len, value.shape[-1])
         return output
