@@ -49,7 +49,7 @@ def as_table(x: Any, name: str = "X") -> Table:
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
         return x.to_frame()
-    return x[:, None] if len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers" else x
+    return x[:, None] if len(getattr(x, "shape", ())) == 1 and kind_of(x) != "numbers" else x
 
 
 def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
@@ -64,17 +64,21 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
     columns = []
     for j, key in enumerate(names):
         place, column = f"{name}[{key!r}]", column_of(table, j)
-        kind = _kind_of(column)
+        kind = kind_of(column)
         if kind not in ("dates", "spans", "numbers"):
-            first = next(value for value in column if not dates.is_missing(value))
-            hint = dates.remedy_for(first)
+            hint = remedy_of(column)
             hint = hint or " Encode categories on their own, as by OneHotEncoder of scikit-learn."
             raise wrong_type(place, "hold numbers or dates", kind, hint)
         columns.append((place, kind, column))
     return columns
 
 
-def _kind_of(column: Table) -> str:
+def remedy_of(column: Table) -> str:
+    """Return how the text or the periods of a column become dates, "" for others."""
+    return dates.remedy_for(next((x for x in column if not dates.is_missing(x)), None))
+
+
+def kind_of(column: Table) -> str:
     """Return "dates", "spans" or "numbers", or the first period or text that is no number."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
     if kind == "m" or name.startswith("Duration"):

@@ -16,7 +16,7 @@ from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import KnownGaps
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
-from positional_embeddings.times.dates import is_missing, remedy_for, time_zone_of
+from positional_embeddings.times.dates import time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
 # The periods of times that are looked for.
@@ -387,10 +387,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             texts = [(f"X[{self._name(j)!r}]", frames.column_of(X, j)) for j in self._texts]
             texts += [] if index is None else [("X.index", index)]
             for name, column in () if found else texts:
-                first = next((x for x in column if not is_missing(x)), None)
-                if hint := remedy_for(first):
+                if hint := frames.remedy_of(column):
                     hint += " Or pass positions=None, if rows follow one another at equal steps."
-                    raise wrong_type(name, "hold dates", shown(first), hint)
+                    raise wrong_type(name, "hold dates", frames.kind_of(column), hint)
             return found or None
         if not isinstance(positions, list | tuple) or not positions:
             what = 'be "auto", "index", a list of columns or None'
