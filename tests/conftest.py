@@ -65,7 +65,7 @@ MARKERS = (
     "complete: whether each public name is where it has to be; `make complete` runs these",
     "backend: runs on an array library; set on each test with the fixture `backend`",
     "library(*names): needs libraries that the dependency group `test` lacks",
-    "long(*names): takes long, or does so on these backends; runs with --long only",
+    "long: takes long; runs with --long only",
     "needs(ability): skip where the backend lacks it",
     "only_on(*names): runs on these backends only",
     "thread_unsafe: of pytest-run-parallel: measures or changes what all threads share",
@@ -206,13 +206,6 @@ def _names_of(code: object) -> frozenset[str]:
     return frozenset(code.co_names).union(*map(_names_of, code.co_consts))
 
 
-def _is_long(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker("long")
-    if marker is None or not marker.args:
-        return marker is not None
-    return hasattr(item, "callspec") and item.callspec.params.get("backend") in marker.args
-
-
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that are long, of other backends, or need a library that is missing."""
@@ -226,7 +219,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for library in filter(_is_missing, libraries):
             config.stash[LEFT_OUT][library].append(item.nodeid)
             leave_out = True
-        if _is_long(item) and not (leave_out or config.getoption(LONG)):
+        is_long = item.get_closest_marker("long") is not None
+        if is_long and not (leave_out or config.getoption(LONG)):
             config.stash[LEFT_OUT][LONG].append(item.nodeid)
             leave_out = True
         (deselected if leave_out else kept).append(item)
