@@ -43,7 +43,7 @@ const OTHER_SIZES = {
   num_attention_heads: ["num_heads", "n_heads", "n_head", "attention_heads"],
 };
 
-// What is read of a type of which nothing is known, and what its switches are called.
+// What is read of an unknown type, and what its switches are called.
 const UNKNOWN = {
   own_bases: true,
   reads: OWN_KEYS,
@@ -154,7 +154,7 @@ function textConfig(config, models) {
   return { ...found, model_type: facts[part] ?? type };
 }
 
-/** Refuse a configuration whose classes are not those of its type: they have other code. */
+/** Refuse a configuration whose classes are of another type, and have other code. */
 function checkClasses({ architectures: classes = null }, type, models) {
   if (type !== null && typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
   const facts = factsOf(String(type), models);
@@ -213,7 +213,7 @@ export class Model {
     this.labels = Object.keys(this.given).filter((name) => isObject(this.given[name]));
   }
 
-  /** Refuse sizes by the names of another format, in place of those of the type. */
+  /** Refuse sizes under the names of another format. */
   #checkSizes(published) {
     const { names = {} } = this.facts;
     const ofType = Object.values(names);

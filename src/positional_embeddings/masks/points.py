@@ -83,7 +83,7 @@ class Counted(NamedTuple):
     def points(
         self, queries: Span, keys: Span, space: Space, batch: int = 1
     ) -> tuple[Points, Points]:
-        """Return queries (query, 1, 1) and keys (1, key, 1), for pairs of so many sequences."""
+        """Return queries (query, 1, 1) and keys (1, key, 1), for a batch of sequences."""
         at = queries.shifted(self.offset) if self.offset else queries
         q = at.positions(space, batch)[:, None, None]
         k = keys.positions(space, batch)[None, :, None]

@@ -48,7 +48,7 @@ class Configuration:
         self.values = without_none(plain | given)
 
     def _check_sizes(self, published: Values) -> None:
-        """Refuse sizes by the names of another format, in place of those of the type."""
+        """Refuse sizes under the names of another format."""
         names, missing = self.facts.names, {}
         for name, of_others in keys.OTHER_SIZES.items() if self.facts.is_known else ():
             own = dict.fromkeys([name, names.get(name, name)])
@@ -159,7 +159,7 @@ def read_config(config: Config) -> dict[str, Any]:
 
 
 def _check_classes(config: Values) -> None:
-    """Refuse a configuration whose classes are not those of its type: they have other code."""
+    """Refuse a configuration whose classes are of another type, and have other code."""
     model_type, classes = config.get("model_type"), config.get("architectures")
     if model_type is not None and not isinstance(model_type, str):
         raise wrong_type("model_type", "be a string", f"{model_type!r}")

@@ -211,7 +211,7 @@ class Facts(NamedTuple):
     is_known: bool = True
 
 
-# What is read of a type of which nothing is known.
+# What is read of an unknown type.
 _OF_UNKNOWN = Facts(
     own_bases=True,
     reads=keys.OF_SOME,

@@ -50,7 +50,7 @@ class Layers:
     ) -> list[Layer]:
         """Return the layers; if their number is not given, enough to see all kinds.
 
-        A `rule` gives the types of so many layers where the configuration lists none.
+        A `rule` gives the types of that many layers where the configuration lists none.
         """
         bases = self.config.listed("layer_rope_theta")
         flags = self.config.listed("no_rope_layers") or bases
@@ -144,7 +144,7 @@ class Layers:
         return found | {int(i): {**found.get(int(i), {}), **x} for i, x in layers}
 
     def _sizes(self, layer_type: str, own: Values) -> list[int | None]:
-        """Return the sizes of a layer that are not those of all, None for the others."""
+        """Return the sizes of a layer that differ from the others, else None."""
         own_keys = self.facts.own.get(layer_type, {})
         found = []
         for name in _SIZES:

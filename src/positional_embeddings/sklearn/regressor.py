@@ -86,8 +86,8 @@ _NOISE_LASTS = (
     "longer than the noise lasts, or `groups` to `fit`; or filter this warning if it is no noise."
 )
 
-# The part of the range of samples, outside of it, of which their gaps tell: a tenth of the record
-# is hidden ten times without an overlap.
+# How far outside of the samples bands are checked, as a part of their range: a tenth of the record
+# can be hidden ten times without an overlap.
 _BEYOND = 0.1
 
 # Samples that are few where they have nearly all of the weight.
@@ -750,7 +750,7 @@ class _Sum:
         return _Misfit(*(fit.predict for fit in fitted))
 
     def is_beyond(self, x: HostArray) -> Array:
-        """Tell which queries are farther outside of the samples than gaps of these can tell of."""
+        """Tell which queries are farther outside of the samples than bands are checked."""
         found = np.zeros(x.shape[1], dtype=bool)
         for term in self._terms:
             samples, queries = term.points(self.samples.x), term.points(x)

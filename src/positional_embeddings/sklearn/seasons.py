@@ -16,10 +16,10 @@ from positional_embeddings.sklearn.kernels import PeriodicKernel
 # Widths of the attention, in cycles: of a season that changes, and of one that stays as it is.
 WIDTHS = (1.0, inf)
 
-# Neighbouring samples share a phase until it has about this many of them in all cycles. Samples
-# without a common step have this many phases at most, and at least so many for a trend; cycles
-# that follow one another are one if there are more cells than so many for each of these samples.
+# Neighbouring samples share a phase until it has about this many of them in all cycles.
 _SAMPLES_OF_PHASE = 20
+# Of samples without a common step: the most phases, the fewest samples of a trend, and the number
+# of cells for a sample above which neighbouring cycles are joined.
 _PHASES, _SAMPLES_OF_TREND, _CELLS_OF_SAMPLE = 24, 4, 8
 
 # The most passes of backfitting, and the change, in standard deviations, below which it is done.

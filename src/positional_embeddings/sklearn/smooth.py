@@ -98,14 +98,14 @@ class Hidden(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Shares of groups in places: those of its own group are hidden from a query."""
+    """Shares of groups in places. A query does not see the shares of its own group."""
 
     group: HostArray  # (queries,)
     place: HostArray  # (queries,)
     sees_place: HostArray  # (queries,): whether other groups share the place
     share: csr_array  # (groups, places): which one a group has in a place, from 1
     # (2 + targets, 1 + shares): the fractions of the weight and of the sum of squared weights of a
-    # place that a share has, and how far each mean there moves without it; first those of none.
+    # place that a share has, and how far each mean there moves without it; first an empty share.
     taken: HostArray
     left: float = 0.0  # nothing of a share is left
 

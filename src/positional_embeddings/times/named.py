@@ -67,8 +67,8 @@ _OCTAVES = 4
 # Parts of the calendar that times are looked at for, and their mean lengths in days.
 _MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 
-# Steps have one in common if what they are beyond multiples of the median one fills no more than
-# so many of these cells (examples/encoders.py).
+# Steps have a common one if their remainders by the median step fill at most the second number of
+# the first number of cells (examples/encoders.py).
 _STEP_CELLS, _CELLS_IN_COMMON = 12, 6
 # Cells of phases for a harmonic; part of the mean count of a cell that makes it measured.
 _PHASE_CELLS, _MEASURED = 4, 0.1
