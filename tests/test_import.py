@@ -61,8 +61,12 @@ def test_names_that_are_not_there_are_answered():
             assert hasattr(module, name)
             with pytest.raises(AttributeError, match=f"`{name}`. Import it from {PACKAGE}.{room}."):
                 getattr(positional_embeddings, name)
+        with pytest.raises(AttributeError, match=f"`{room}`. Import {PACKAGE}.{room}."):
+            positional_embeddings.__getattr__(room)
     with pytest.raises(AttributeError, match=r"`CausalMasc`. Did you mean CausalMask\?$"):
         positional_embeddings.CausalMasc  # noqa: B018
+    with pytest.raises(AttributeError, match=r"`GapFilla`. Did you mean GapFiller\?$"):
+        positional_embeddings.GapFilla  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute `zzz`\.$"):
         positional_embeddings.zzz  # noqa: B018
 

@@ -20,7 +20,7 @@ def _here(monkeypatch, tmp_path):
     (tmp_path / "broken.py").write_text("raise OSError('no driver')")
     monkeypatch.syspath_prepend(tmp_path)
     names = "numpy", "array_api_strict", "no_such_library.numpy", "broken"
-    monkeypatch.setattr(versions, "_LIBRARIES", names)
+    monkeypatch.setattr(versions, "_ARRAY_LIBRARIES", names)
 
 
 @pytest.mark.usefixtures("_here")

@@ -181,14 +181,11 @@ _ELSEWHERE = {
     "attention.cache": "KVStep",
     "encodings.dropout": "dropout",
     "models.decoder": "DecoderStep",
-    "plotting": (
-        "plot_attention plot_encoding plot_kernel plot_rope_decay plot_similarity plot_wavelengths"
-    ),
+    "plotting": "plot_attention plot_encoding plot_kernel plot_rope_decay plot_similarity "
+    "plot_wavelengths",
     "rotary.tables": "RotaryTables",
-    "sklearn": (
-        "AttentionRegressor GapFiller GaussianKernel MaternKernel PeriodicKernel "
-        "PositionalEncoder ProductKernel SphereKernel SumKernel"
-    ),
+    "sklearn": "AttentionRegressor GapFiller GaussianKernel MaternKernel PeriodicKernel "
+    "PositionalEncoder ProductKernel SphereKernel SumKernel",
     "xarray": "encode",
 }
 
@@ -200,7 +197,9 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> NoReturn:
     """Raise the error about a name that is not here, with the nearest one or where it is."""
-    rooms = [room for room, names in _ELSEWHERE.items() if name in names.split()]
-    hint = f" Import it from {__name__}.{rooms[0]}." if rooms else did_you_mean(name, __all__)
+    rooms = {n: room for room, names in _ELSEWHERE.items() for n in (room, *names.split())}
+    hint = did_you_mean(name, [*__all__, *rooms])
+    if name in rooms:
+        hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{rooms[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"
     raise AttributeError(message)

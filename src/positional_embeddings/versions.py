@@ -9,8 +9,8 @@ from positional_embeddings.arrays.find import new_space
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.rotary.rotate import numpy_kernel
 
-_LIBRARIES = "numpy", "cupy", "torch", "jax.numpy", "dask.array", "mlx.core", "array_api_strict"
-_OTHERS = "array-api-compat", "numba", "threadpoolctl", "matplotlib", "scikit-learn", "xarray"
+_ARRAY_LIBRARIES = "numpy", "cupy", "torch", "jax.numpy", "dask.array", "mlx.core"
+_PACKAGES = "array-api-compat", "numba", "threadpoolctl", "matplotlib", "scikit-learn", "xarray"
 
 
 def show_versions() -> None:
@@ -35,8 +35,8 @@ def show_versions() -> None:
         "python": f"{platform.python_version()}, {platform.platform()}",
     }
     installed = {package.name.lower(): package.version for package in metadata.distributions()}
-    rows |= {name: installed.get(name, "not installed") for name in _OTHERS}
-    for name in _LIBRARIES:
+    rows |= {name: installed.get(name, "not installed") for name in _PACKAGES}
+    for name in _ARRAY_LIBRARIES:
         library = name.partition(".")[0]
         try:
             module = import_module(name) if find_spec(library) else None
