@@ -19,7 +19,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.cache import KVStep
-from positional_embeddings.attention.store import _known
+from positional_embeddings.attention.store import _records
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 TOKENS = np.random.default_rng(0).standard_normal((3, 1, 1, 40, 4))  # of queries, keys and values
@@ -171,13 +171,13 @@ def test_memory_that_is_used_again_is_not_taken_for_what_was_there(backend):
         kept.go_on(cache, [3])
     del kept, layer
     gc.collect()
-    before = len(_known)
+    before = len(_records)
     layer = Layer(backend)
     layer.go_on(layer.empty, [0])
-    assert len(_known) == before + 4  # by the arrays, and by their places
+    assert len(_records) == before + 4  # by the arrays, and by their places
     del layer
     gc.collect()
-    assert len(_known) == before
+    assert len(_records) == before
 
 
 @WRITING

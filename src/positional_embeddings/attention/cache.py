@@ -15,7 +15,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Devi
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
-from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Line, Moves, Stored, follow
+from positional_embeddings.attention.store import NEW_ONLY, Branch, BufferAxes, Moves, Update, track
 from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
@@ -35,7 +35,7 @@ class _Value(WeightedLayer):
     """Base of values: copies and pickles have read-only arrays, and know of no buffers."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {n: x for n, x in super().__getstate__().items() if n != "_line"}
+        return {n: x for n, x in super().__getstate__().items() if n != "_branch"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, x in state.items():
@@ -127,10 +127,10 @@ class KVCache(_Value):
     lengths: Any = array_field()
     # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
     _oldest: Array = field(default=None, init=False, metadata={"weight": True})
-    # It needs the first tokens of a line in buffers. Its steps go on in a line: in the same one if
-    # a step has made the cache.
-    _needed: Line | None = field(default=None, init=False, compare=False)
-    _line: Line | None = field(default=None, init=False, compare=False)
+    # The branch whose first tokens it needs in buffers, and that in which its steps go on: the same
+    # one if a step has made the cache.
+    _needed: Branch | None = field(default=None, init=False, compare=False)
+    _branch: Branch | None = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
     _like: Array = field(default=None, init=False, metadata={"weight": True})
     _slots: Slots = field(init=False, repr=False)
@@ -161,7 +161,7 @@ class KVCache(_Value):
             lengths=frozen_integers(lengths),
             _oldest=frozen_integers(oldest * (oldest > 0)),
             _like=_like(space),
-            _needed=Line(),
+            _needed=Branch(),
             _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
         )
@@ -269,21 +269,21 @@ class KVCache(_Value):
         alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
         if alike > 1:
             lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
-        cache = self._with(lengths, oldest, self._next_line())
+        cache = self._with(lengths, oldest, self._next_branch())
         return cache, self._step_to(cache, new)
 
-    def _next_line(self) -> Line:
-        """Return the line that steps go on in."""
-        if self._line is None:
-            checks.set_fields(self, _line=Line())
-        return self._line  # type: ignore[return-value]
+    def _next_branch(self) -> Branch:
+        """Return the branch that steps go on in."""
+        if self._branch is None:
+            checks.set_fields(self, _branch=Branch())
+        return self._branch  # type: ignore[return-value]
 
-    def _stored(self, line: Line, after: Array) -> Stored | None:
-        """Return what a step needs, and stores in a line; None in a trace."""
+    def _update(self, branch: Branch, after: Array) -> Update | None:
+        """Return what a step needs, and stores in a branch; None in a trace."""
         if not isinstance(after, np.ndarray):
             return None
-        needed = self._needed or Line(), self.lengths, self._oldest
-        return Stored.of(*needed, self._slots, line, after)
+        needed = self._needed or Branch(), self.lengths, self._oldest
+        return Update.of(*needed, self._slots, branch, after)
 
     def _next_position(self, space: Space) -> int | None:
         """Return the next position of all sequences.
@@ -297,7 +297,7 @@ class KVCache(_Value):
 
     def _counted(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
-        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._next_line())
+        cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._next_branch())
         queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
         step = self._step(
             queries.T,
@@ -308,7 +308,7 @@ class KVCache(_Value):
             _is_joined=False,
             _writes=(Write(0, first, 0, stop - first),),
             _source=None,
-            _stored=self._stored(self._next_line(), cache.lengths),
+            _update=self._update(self._next_branch(), cache.lengths),
         )
         return cache, step
 
@@ -349,7 +349,7 @@ class KVCache(_Value):
             return
         what, hint = f"keep positions below {most}", ""
         if not is_ring:
-            what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ALONE
+            what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ONLY
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         raise wrong_value("tokens", what, f"{longest - held} after {held} at index {row}", hint)
@@ -367,7 +367,7 @@ class KVCache(_Value):
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
-            _stored=self._stored(self._next_line(), cache.lengths),
+            _update=self._update(self._next_branch(), cache.lengths),
         )
 
     def _step(
@@ -477,15 +477,15 @@ class KVCache(_Value):
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         taken = self._with(xp.take(lengths, indices), xp.take(oldest, indices))
         if not (xp is np and np.array_equal(indices, range(len(lengths)))):
-            checks.set_fields(taken, _needed=Line())  # which no buffer is known to hold
+            checks.set_fields(taken, _needed=Branch())  # which no buffer is known to hold
         return taken
 
-    def _with(self, lengths: Array, oldest: Array, line: Line | None = None) -> "KVCache":
-        """Return a cache of other tokens, and the line that it goes on in, if a step makes it."""
+    def _with(self, lengths: Array, oldest: Array, branch: Branch | None = None) -> "KVCache":
+        """Return a cache of other tokens, and the branch it goes on in, if a step makes it."""
         cache = object.__new__(type(self))
         changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
-        lines = {"_needed": line or self._needed, "_line": line}
-        checks.set_fields(cache, **(vars(self) | changed | lines))
+        branches = {"_needed": branch or self._needed, "_branch": branch}
+        checks.set_fields(cache, **(vars(self) | changed | branches))
         return cache
 
 
@@ -529,7 +529,7 @@ class KVStep(_Value):
     # What moves, and what attends, by the forms of calls with arrays of NumPy.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
     # What it needs and stores, where the host knows the numbers.
-    _stored: Stored | None = field(default=None, init=False, compare=False)
+    _update: Update | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         positions, keys = shown(self.positions), shown(self.key_positions)
@@ -587,7 +587,7 @@ class KVStep(_Value):
         written: Array = buffer
         joined: Array = None
         space = moves.axes.space
-        held = follow(buffer, self._stored, space, self._plans)
+        held = track(buffer, self._update, space, self._plans)
         if self._is_joined or moves.writes is None:
             joined = space.xp.concat([written[moves.read], new], axis=moves.axes.seq)
         if moves.writes is not None:
@@ -656,7 +656,7 @@ class KVStep(_Value):
             raise wrong_value("buffer", what, f"shape {tuple(shape)}")
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
-            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ALONE)
+            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ONLY)
         if new.dtype != buffer.dtype:
             required = f"have the dtype of `buffer`, {dtypes.dtype_name(buffer.dtype)}"
             raise wrong_type("new", required, dtypes.dtype_name(new.dtype))
@@ -677,8 +677,7 @@ class KVStep(_Value):
         for (name, axis), index, axis_of_cache in zip(options, counted, of_cache, strict=True):
             if index != axis_of_cache % q.ndim:
                 what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
-                hint = " Make the cache with the axes of its buffers."
-                raise wrong_value(name, what, axis, hint)
+                raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
         return counted
 
     def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
@@ -690,7 +689,7 @@ class KVStep(_Value):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
                 tokens = counted(rows.shape[0], "token")
                 what = f"have {tokens} on axis {seq}, as the step in `positions`"
-                hint = NEW_ALONE if name == "q" else " Pass the keys that `store` returns."
+                hint = NEW_ONLY if name == "q" else " Pass the keys that `store` returns."
                 raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if space.is_compiling else self._on_host

@@ -12,18 +12,18 @@ from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 
 # The ways on, in errors: of arrays of too many tokens,
-NEW_ALONE = " The `tokens` of a step are the new ones alone, in an attention mask, too."
+NEW_ONLY = " The `tokens` of a step are the new ones alone, in an attention mask, too."
 # and where a buffer has been stored in by this step, by a later one, not by the one before, or by
 # another cache.
-_ANOTHER = "be another one for keys, for values and for each layer"
-_TWICE = " Each token, or chunk of tokens, has a step of its own."
-_AHEAD = (
+_OTHER_BUFFER = "be another one for keys, for values and for each layer"
+_STORED_TWICE = " Each token, or chunk of tokens, has a step of its own."
+_IS_AHEAD = (
     " The cache that `step` returned was not kept, an earlier step was used again, or the buffer is"
     " used for another sequence: write cache, step = cache.step(tokens), or start over with"
     " KVCache.empty. To go back on purpose, rewind the cache, by 0 to go on from an earlier one."
 )
-_BEHIND = " Call `step` once for all layers, and store its tokens in each of their buffers."
-_OTHERS = (
+_IS_BEHIND = " Call `step` once for all layers, and store its tokens in each of their buffers."
+_OTHER_TOKENS = (
     " It has tokens of another cache, or rows that were not taken along, or its ring overwrote"
     " some. Go on from the cache whose step stored in it last; or copy a cache and its buffers, as"
     " new arrays, before they go on. A ring goes back by its slots beyond the window (`drafts`)."
@@ -55,11 +55,11 @@ class BufferAxes(NamedTuple):
         xp, (rows, length) = self.space.xp, source.shape
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
         if isinstance(source, np.ndarray):
-            every = (slice(None),) * self.batch
+            before = (slice(None),) * self.batch
             on = {"dtype": self.space.integer, "device": self.space.device}
             taken = [
                 xp.take(
-                    array[(*every, slice(row, None, rows))], xp.asarray(slots, **on), axis=self.seq
+                    array[(*before, slice(row, None, rows))], xp.asarray(slots, **on), axis=self.seq
                 )
                 for row, slots in enumerate(source)
             ]
@@ -68,8 +68,8 @@ class BufferAxes(NamedTuple):
             return self.space.reshape(xp.stack(taken, axis=self.batch + 1), shape)
         source = xp.tile(source, (shape[self.batch] // rows, 1))
         index = axes.expand_to_axes(source, (self.batch, self.seq), array.ndim, xp)
-        at = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
-        taken = xp.take_along_axis(array, at, axis=self.seq)
+        existing = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
+        taken = xp.take_along_axis(array, existing, axis=self.seq)
         if not (may_lack and dtypes.is_real_floating(array.dtype, xp)):
             return taken
         return namespace.select(index >= 0, taken, float("nan"), xp)
@@ -84,126 +84,131 @@ class Moves(NamedTuple):
     read: Index  # of the keys so far, or of all slots that are made anew
 
 
-class Line:
+class Branch:
     """Tokens that a cache, and the caches that its steps return, store one after the other.
 
-    A cache that is rewound, taken or copied goes on in a line of its own.
+    A cache that is rewound, taken or copied goes on in a branch of its own.
     """
 
-    def __deepcopy__(self, memo: object) -> "Line":
+    def __deepcopy__(self, memo: object) -> "Branch":
         return self
 
     def __reduce__(self) -> Any:
-        return Line, ()  # no buffer is known to hold what comes from a pickle
+        return Branch, ()  # no buffer is known to hold what comes from a pickle
 
 
-COPY = Line()
+COPY = Branch()
 
 
-class Held(NamedTuple):
-    """What a buffer holds: the first tokens of a line, which others may have in common with it."""
+class Contents(NamedTuple):
+    """What a buffer holds: the first tokens of a branch, and what others share with it."""
 
-    line: Line
-    end: HostArray  # numbers of tokens
+    branch: Branch
+    lengths: HostArray  # numbers of tokens
     oldest: HostArray  # position of the oldest one in the ring
-    others: Mapping[Line, HostArray] = {}  # numbers of tokens of other lines
+    shared: Mapping[Branch, HostArray] = {}  # numbers of tokens of other branches
 
     def record_in(self, buffer: Array, space: Space) -> None:
         """Record that a buffer holds it."""
-        held = _held_in(buffer, space) or [None]
-        held[0] = self
+        record = _record_of(buffer, space) or [None]
+        record[0] = self
 
 
-class Stored(NamedTuple):
-    """What a step stores, and what it needs in a buffer: the first tokens of a line."""
+class Update(NamedTuple):
+    """What a step needs in a buffer, and what it stores there."""
 
-    needed: Held
+    needed: Contents
     slots: Slots
-    line: Line  # of the new tokens; `COPY` for a copy of the buffer, which may lack some
-    after: HostArray  # numbers of tokens with the new ones
+    branch: Branch  # of the new tokens; `COPY` for a copy of the buffer, which may lack some
+    lengths: HostArray  # numbers of tokens with the new ones
 
     @classmethod
-    def of(cls, needed: Line, before: Array, oldest: Array, *others: Any) -> "Stored":
-        """Return what a step stores after some tokens of a line."""
-        return cls(Held(needed, np.asarray(before), np.asarray(oldest)), *others)
+    def of(cls, needed: Branch, lengths: Array, oldest: Array, *others: Any) -> "Update":
+        """Return what a step does after some tokens of a branch."""
+        return cls(Contents(needed, np.asarray(lengths), np.asarray(oldest)), *others)
 
-    def held_after(self, held: Held, *, is_copied: bool) -> Held:
+    def apply(self, held: Contents, *, is_copied: bool) -> Contents:
         """Check that a buffer holds what is needed, and return what it holds after the step.
 
         A step that stores in a copy of the buffer may overwrite there what it does not need.
         """
-        line, needed, before, end = self.line, self.needed.line, self.needed.end, held.end
-        goes_on, oldest, others = held.line is line and not is_copied, held.oldest, held.others
-        if goes_on and end is self.after:
-            raise wrong_value(
-                "buffer", _ANOTHER, "one that this step has stored in already", _TWICE
-            )
+        branch, needed, before = self.branch, self.needed.branch, self.needed.lengths
+        length, oldest, shared = held.lengths, held.oldest, held.shared
+        goes_on = held.branch is branch and not is_copied
+        if goes_on and length is self.lengths:
+            came = "one that this step has stored in already"
+            raise wrong_value("buffer", _OTHER_BUFFER, came, _STORED_TWICE)
         if goes_on:
-            is_held = end is before or np.array_equal(end, before)
-            hint = _AHEAD if not is_held and np.any(end > before) else _BEHIND
+            is_held = length is before or np.array_equal(length, before)
+            hint = _IS_AHEAD if not is_held and np.any(length > before) else _IS_BEHIND
         else:
-            left, hint = {**others, held.line: end}, _OTHERS if end.any() else _BEHIND
-            if len(end) != len(before):  # of other sequences
-                left, oldest = dict.fromkeys(left, 0 * before), 0 * before
+            counts = {**shared, held.branch: length}
+            hint = _OTHER_TOKENS if length.any() else _IS_BEHIND
+            if len(length) != len(before):  # of other sequences
+                counts, oldest = dict.fromkeys(counts, 0 * before), 0 * before
             oldest = np.maximum(oldest, self.needed.oldest)
-            lengths, was_used = left.get(needed), needed is line or line in left
+            count, was_used = counts.get(needed), needed is branch or branch in counts
             if was_used and not is_copied:  # another cache has stored since
                 is_held = False
-            elif lengths is None:
-                is_held = is_copied or not before.any() or not (line is not COPY or end.any())
+            elif count is None:
+                is_held = is_copied or not before.any() or not (branch is not COPY or length.any())
             else:  # a copy may be rewound
-                lost = self.slots.lost(oldest, before, self.needed.oldest if line is COPY else None)
-                may_lack = line is COPY and held.line is needed
-                is_held = not lost and (may_lack or bool(np.all(before <= lengths)))
+                least = self.needed.oldest if branch is COPY else None
+                lost = self.slots.lost(oldest, before, least)
+                may_lack = branch is COPY and held.branch is needed
+                is_held = not lost and (may_lack or bool(np.all(before <= count)))
             oldest = np.minimum(oldest, before)
-            others = WeakKeyDictionary({at: np.minimum(n, before) for at, n in left.items()})
+            shared = WeakKeyDictionary({at: np.minimum(n, before) for at, n in counts.items()})
         if not is_held:
-            came = f"one of {end.tolist()} tokens for a step after {before.tolist()}"
+            came = f"one of {length.tolist()} tokens for a step after {before.tolist()}"
             raise wrong_value("buffer", "hold the tokens before the step", came, hint)
         if self.slots.window is not None:
-            oldest = np.maximum(oldest, self.after - self.slots.ring)
-        return Held(line, self.after, oldest, others)
+            oldest = np.maximum(oldest, self.lengths - self.slots.ring)
+        return Contents(branch, self.lengths, oldest, shared)
 
 
-def follow(buffer: Array, step: Stored | None, space: Space, changes: Any) -> Held | None:
+def track(buffer: Array, update: Update | None, space: Space, changes: Any) -> Contents | None:
     """Check that a buffer holds what a step needs, and return what it holds after it.
 
-    Know that it does so, unless the step stores in a copy, or nothing; None where that cannot be.
+    This is recorded, unless the step stores in a copy, or nothing; None where it cannot be known.
     Most buffers hold the same: what it changes is kept.
     """
-    if step is None or space.is_compiling:
+    if update is None or space.is_compiling:
         return None
-    owner, held = _known.get(id(buffer), _NOBODY)
-    found = held if owner() is buffer else _held_in(buffer, space)
+    owner, record = _records.get(id(buffer), _NO_RECORD)
+    found = record if owner() is buffer else _record_of(buffer, space)
     if found is None:
         return None
-    before = found[0] or step.needed
+    before = found[0] or update.needed
     if changes.get("before") is not before:
-        after = step.held_after(before, is_copied=not space.can_write)
+        after = update.apply(before, is_copied=not space.can_write)
         changes |= {"before": before, "after": after}
-    is_stored = space.can_write and step.after is not step.needed.end
+    is_stored = space.can_write and update.lengths is not update.needed.lengths
     found[0] = changes["after"] if is_stored else before
     return changes["after"]  # type: ignore[no-any-return]
 
 
-# In a list, what a buffer holds, by the `id` of an array and by where it begins in memory; with a
-# weak reference to what has to be alive.
-_known: dict[object, tuple[Callable[[], Any], list[Held | None]]] = {}
-_NOBODY: tuple[Callable[[], Any], list[Held | None]] = (lambda: None), [None]
+# A list of what a buffer holds, None if that is not known.
+Record: TypeAlias = list[Contents | None]
+
+# The record of a buffer by the `id` of an array, and by where it begins in memory; with a weak
+# reference to what has to be alive.
+_records: dict[object, tuple[Callable[[], Any], Record]] = {}
+_NO_RECORD: tuple[Callable[[], Any], Record] = (lambda: None), [None]
 
 
-def _held_in(buffer: Array, space: Space) -> list[Held | None] | None:
-    """Return a list of what a buffer holds, None if it is not known; None if it cannot be."""
+def _record_of(buffer: Array, space: Space) -> Record | None:
+    """Return the record of a buffer, None if there can be none."""
     address = space.address(buffer) if space.can_write else None
     if not (address or (space.is_readable(buffer) and not space.can_write)):
         return None
-    owner, held = _known.get((address,), _NOBODY)
-    held = [None] if owner() is None else held
-    _keep(id(buffer), buffer, held)
+    owner, record = _records.get((address,), _NO_RECORD)
+    record = [None] if owner() is None else record
+    _keep(id(buffer), buffer, record)
     if address:
-        _keep((address,), space.owner(buffer), held)
-    return held
+        _keep((address,), space.owner(buffer), record)
+    return record
 
 
-def _keep(key: object, owner: object, held: list[Held | None]) -> None:
-    _known[key] = ref(owner, lambda _: _known.pop(key, None)), held
+def _keep(key: object, owner: object, record: Record) -> None:
+    _records[key] = ref(owner, lambda _: _records.pop(key, None)), record

@@ -24,7 +24,7 @@ from positional_embeddings.attention.cache import (
     numbers_of,
     together,
 )
-from positional_embeddings.attention.store import COPY, NEW_ALONE, Line, Moves, follow
+from positional_embeddings.attention.store import COPY, NEW_ONLY, Branch, Moves, track
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rope import RoPE
@@ -232,8 +232,8 @@ class DecoderCache(WeightedLayer):
             can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
             another shape.
         """
-        if any(cache._line is None for cache in self.caches):  # no step has been made of it
-            self._check_held(Line())
+        if any(cache._branch is None for cache in self.caches):  # no step has been made of it
+            self._check_buffers(Branch())
         pairs = [cache.step(tokens) for cache in self.caches]
         counted = pairs[0][1].positions
         following = self._with(caches=tuple([cache for cache, _ in pairs]))
@@ -257,16 +257,16 @@ class DecoderCache(WeightedLayer):
         )
         return following, step
 
-    def _check_held(self, line: Line) -> None:
-        """Check that the buffers hold the tokens, for a step in a line or for a copy."""
-        steps: list[Any] = [(cache._stored(line, cache.lengths), {}) for cache in self.caches]
+    def _check_buffers(self, branch: Branch) -> None:
+        """Check that the buffers hold the tokens, for a step in a branch or for a copy."""
+        pairs: list[Any] = [(x._update(branch, x.lengths), {}) for x in self.caches]
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
             for buffer in pair or ():
-                step, changes = steps[number]
-                follow(buffer, step, space_of(buffer=buffer), changes)
+                update, changes = pairs[number]
+                track(buffer, update, space_of(buffer=buffer), changes)
 
     def __getstate__(self) -> dict[str, object]:
-        self._check_held(COPY)
+        self._check_buffers(COPY)
         return super().__getstate__()
 
     def _for_coordinates(self, counted: Array, space: Space) -> Array:
@@ -289,7 +289,7 @@ class DecoderCache(WeightedLayer):
             or own[-1 if len(own) == 1 else seq_axis] != count
         ):
             what = f"have shape {(*leading, count)} or {(*leading, *of_all)}"
-            raise wrong_value("positions", what, shape, NEW_ALONE)
+            raise wrong_value("positions", what, shape, NEW_ONLY)
         if len(own) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
@@ -368,7 +368,7 @@ class DecoderCache(WeightedLayer):
             If `rows` do not have one axis, or, where it can be read, one is not a sequence; if the
             buffers no longer hold the tokens.
         """
-        self._check_held(COPY)
+        self._check_buffers(COPY)
         caches = tuple([cache.take(rows) for cache in self.caches])
         cache = self.caches[0]
         space = space_of(like=cache._like)
@@ -502,7 +502,7 @@ class DecoderStep(WeightedLayer):
         shapes = _shapes_of(rule, cache.lengths.shape[0], count)
         for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
             if tuple(array.shape) != shape:
-                hint = NEW_ALONE * (count not in array.shape)
+                hint = NEW_ONLY * (count not in array.shape)
                 raise wrong_value(name, f"have shape {shape}", tuple(array.shape), hint)
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
