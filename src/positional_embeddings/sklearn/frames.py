@@ -202,12 +202,10 @@ def warn_of_angles(name: str, values: HostArray) -> None:
         is_turn = is_turn and min(np.unique(end).size for end in ends) >= _LEAST_AT_END
         half_turns = (steps > 0.35 * turn) & (steps < 0.65 * turn)
         if is_turn and np.count_nonzero(steps > 0.8 * turn) > np.count_nonzero(half_turns):
-            message = (
-                f"{name} looks like angles: steps go from one end of {turn:.5g} to the other, "
-            )
-            message += "and the mean of both ends is opposite to them. Take two columns, x = "
-            message += f"np.cos({angle}) and y = np.sin({angle}), and {back} % {turn:.5g} of both."
-            warn_caller(message)
+            message = f"{name} looks like angles: steps go from one end of {turn:.5g} to the "
+            message += "other, and the mean of both ends is opposite to them. Take two columns, "
+            both = f"x = np.cos({angle}) and y = np.sin({angle})"
+            warn_caller(f"{message}{both}, and {back} % {turn:.5g} of both.")
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from positional_embeddings.arrays.errors import counted, shown, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import KnownGaps
+from positional_embeddings.sklearn.gaps import SeriesFiller
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 from positional_embeddings.times.dates import time_zone_of
@@ -204,7 +204,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
             filled[gap, j] = estimator.predict(places)
-            if isinstance(estimator, KnownGaps):
+            if isinstance(estimator, SeriesFiller):
                 self._warn(self._name(j), estimator, places)
         return _like(X, table, filled, gaps)
 
@@ -274,13 +274,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             own = AttentionRegressor() if self.estimator is None else clone(self.estimator)
             return own.fit(*known)
         wanted = rows.places[np.isnan(rows.values[:, j]), :]
-        return KnownGaps(*known, wanted, self._periods)
+        return SeriesFiller(*known, wanted, self._periods)
 
     def _name(self, j: int) -> str:
         """Return the name of a column."""
         return str(self.get_feature_names_out()[j])
 
-    def _warn(self, name: str, gaps: KnownGaps, places: HostArray) -> None:
+    def _warn(self, name: str, gaps: SeriesFiller, places: HostArray) -> None:
         """Warn of gaps at phases that were never measured, and far beyond the record."""
         for period in gaps.never_measured(places)[:1]:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "

@@ -39,7 +39,7 @@ class Mixture(NamedTuple):
     variances: HostArray  # (powers, 2): of the errors; and of straight lines in the worst phase
 
 
-class KnownGaps:
+class SeriesFiller:
     """A column along one coordinate, its gaps filled as hidden ones were filled best."""
 
     def __init__(
@@ -64,7 +64,7 @@ class KnownGaps:
         for (known, width), i in product(zip(self._known, WIDTHS, strict=True), range(len(layout))):
             if fit_seasons([layout[j] for j in [*known, i]], seen, self._y, width)[1]:
                 known.append(i)
-        self._mixtures = {k: self._learn(layout, *k, length) for k, length, _ in self._gaps(wanted)}
+        self._mixtures = {k: self._learn(layout, k[0], n) for k, n, _ in self._gaps(wanted)}
 
     def predict(self, places: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if asked for."""
@@ -75,8 +75,9 @@ class KnownGaps:
         layout = self._layout_of(x)
         said = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
+        own = self._layout_of(self._x)
         for key, length, gap in self._gaps(places):
-            mixture = self._mixtures.get(key) or self._learn(self._layout_of(self._x), *key, length)
+            mixture = self._mixtures.get(key) or self._learn(own, key[0], length)
             # Where a phase was never measured, hidden windows speak of others: a straight line.
             mean[gap] = np.where(is_never[gap], said[0, gap], mixture.weights @ said[:, gap])
             variances = _powers(self._x, places[gap, 0], mixture.length) @ mixture.variances
@@ -134,7 +135,7 @@ class KnownGaps:
         said = [season + bridge(x[seen], (y - season)[seen], x) for season, bridge in pairs]
         return np.stack(said)
 
-    def _learn(self, layout: list[Cells], side: int, _octave: int, length: float) -> Mixture:
+    def _learn(self, layout: list[Cells], side: int, length: float) -> Mixture:
         """Return how to fill gaps of a length, by hidden windows or ends of the record."""
         x, y = self._x, self._y
         rounds = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))

@@ -25,12 +25,12 @@ from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, T
 from positional_embeddings.sklearn.smooth import (
     FitOptions,
     Hidden,
-    Parts,
+    LeaveOut,
     Predicted,
     Samples,
     Shares,
     Smooth,
-    by_place,
+    merge_places,
 )
 from positional_embeddings.times.dates import is_missing
 
@@ -305,13 +305,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
 
-    def _left_out_parts(self, samples: Samples, group: Array, is_time: list[bool]) -> Parts:
+    def _left_out_parts(self, samples: Samples, group: Array, is_time: list[bool]) -> LeaveOut:
         """Return places, the place of each sample, and what is left out with it."""
         if group is not None:
             if self.leave_out is not None:
                 what = "be None where `groups` are given"
                 raise wrong_value("leave_out", what, shown(self.leave_out))
-            return by_place(samples, group)
+            return merge_places(samples, group)
         place = np.arange(samples.weight.size)
         if self.leave_out is None:  # others at the place stay
             return samples, place, Hidden(place[None], place[None], 0.0, 1 - 1 / samples.repeats)
@@ -529,7 +529,7 @@ class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(
-        self, terms: list[Term], shares: Samples, parts: Parts, options: FitOptions
+        self, terms: list[Term], shares: Samples, parts: LeaveOut, options: FitOptions
     ) -> None:
         """Smooth places; `shares` are what is left out of them, each at its place."""
         self.samples, self._place, self._hidden = parts
@@ -540,7 +540,7 @@ class _Sum:
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
         twins = np.maximum(shares.repeats - 1, 1.0)
-        self.twin_weights = self._hidden.left * shares.weight / samples.weight.max() / twins
+        self.twin_weights = self._hidden.kept * shares.weight / samples.weight.max() / twins
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level

@@ -53,8 +53,8 @@ class Samples(NamedTuple):
         return Samples(*(own[..., some] for own in self))
 
 
-class Left(NamedTuple):
-    """What is left of places, (queries, places), where samples are hidden from a query."""
+class Visible(NamedTuple):
+    """What queries see of places, (queries, places), where samples are hidden from them."""
 
     weight: HostArray  # the fraction of the weight
     is_other: HostArray  # whether it is there, and none of it is what was left out at the query
@@ -62,7 +62,7 @@ class Left(NamedTuple):
     moved: HostArray | None = None  # (targets, queries, places): by which the mean of y differs
 
 
-_ALL_LEFT = Left(np.ones(()), np.ones((), dtype=bool), np.ones(()))
+_ALL_VISIBLE = Visible(np.ones(()), np.ones((), dtype=bool), np.ones(()))
 
 
 class Hidden(NamedTuple):
@@ -71,12 +71,12 @@ class Hidden(NamedTuple):
     own: HostArray  # (labels, queries)
     labels: HostArray  # (labels, samples)
     radius: float
-    left: HostArray  # (queries,): the fraction of their weight that hidden samples keep
+    kept: HostArray  # (queries,): the fraction of their weight that hidden samples keep
     side: HostArray | None = None  # (queries,): 1 hides samples of a larger first label, too
 
     def at(self, some: HostArray) -> "Hidden":
         """Return what is hidden from some of the queries."""
-        return self._replace(own=self.own[:, some], left=self.left[some])
+        return self._replace(own=self.own[:, some], kept=self.kept[some])
 
     def among(self, some: HostArray, samples: Samples) -> tuple[Samples, "Hidden"]:
         """Return some samples, and what is hidden of them from themselves."""
@@ -85,16 +85,16 @@ class Hidden(NamedTuple):
     @property
     def sees_place(self) -> Array:
         """Tell which queries see some of their own place."""
-        return self.left > 0
+        return self.kept > 0
 
-    def left_of(self, rows: HostArray, columns: HostArray) -> Left:
+    def visible(self, rows: HostArray, columns: HostArray) -> Visible:
         """Return what each query of some rows sees of some places."""
         away = self.labels[:, None, columns] - self.own[:, rows, None]
         near = np.all(abs(away) <= self.radius, axis=0)
-        left: HostArray = np.where(near, self.left[rows, None], 1.0)
+        weight: HostArray = np.where(near, self.kept[rows, None], 1.0)
         if self.side is not None:
-            left = left * (self.side[rows, None] * away[0] <= 0)
-        return Left(left, left == 1, left**2)
+            weight = weight * (self.side[rows, None] * away[0] <= 0)
+        return Visible(weight, weight == 1, weight**2)
 
 
 class Shares(NamedTuple):
@@ -107,7 +107,7 @@ class Shares(NamedTuple):
     # (2 + targets, 1 + shares): the fractions of the weight and of the sum of squared weights of a
     # place that a share has, and how far each mean there moves without it; first an empty share.
     taken: HostArray
-    left: float = 0.0  # nothing of a share is left
+    kept: float = 0.0  # nothing of a share is kept
 
     def at(self, some: HostArray) -> "Shares":
         """Return what is hidden from some of the queries."""
@@ -116,22 +116,22 @@ class Shares(NamedTuple):
 
     def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "Shares"]:
         """Return the places of some shares, and what is hidden of them from these."""
-        places, _, hidden = by_place(shares, self.group[some])
+        places, _, hidden = merge_places(shares, self.group[some])
         return places, hidden
 
-    def left_of(self, rows: HostArray, columns: HostArray) -> Left:
+    def visible(self, rows: HostArray, columns: HostArray) -> Visible:
         """Return what each query of some rows sees of some places."""
         taken = self.taken[:, self.share[self.group[rows]][:, columns].toarray()]
-        left, squares = 1 - taken[:2]
-        is_other = (left > 0) & (columns != self.place[rows, None])
-        return Left(left, is_other, squares, taken[2:])
+        weight, squares = 1 - taken[:2]
+        is_other = (weight > 0) & (columns != self.place[rows, None])
+        return Visible(weight, is_other, squares, taken[2:])
 
 
 # Places, the place of each share, and what is hidden from a query at each share.
-Parts: TypeAlias = tuple[Samples, HostArray, Hidden | Shares]
+LeaveOut: TypeAlias = tuple[Samples, HostArray, Hidden | Shares]
 
 
-def by_place(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Shares]:
+def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Shares]:
     """Return places of shares of groups, the place of each, and which are hidden from each.
 
     Shares of one place follow one another.
@@ -215,8 +215,8 @@ class Smooth:
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
-                left = _ALL_LEFT if hidden is None else hidden.left_of(rows, columns)
-                needed, part = self._in_leaf(places[:, rows], columns, left, squares=squares)
+                visible = _ALL_VISIBLE if hidden is None else hidden.visible(rows, columns)
+                needed, part = self._in_leaf(places[:, rows], columns, visible, squares=squares)
                 if needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
@@ -262,7 +262,7 @@ class Smooth:
         return np.asarray(found, dtype=np.int64)
 
     def _in_leaf(
-        self, query: HostArray, columns: HostArray, left: Left, *, squares: bool
+        self, query: HostArray, columns: HostArray, visible: Visible, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
         origin = query[:, :1]
@@ -270,7 +270,7 @@ class Smooth:
         query = (query - origin) / self._scale
         parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
         distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
-        squared = np.where(left.weight > 0, sum(distances[1:], distances[0]), inf)
+        squared = np.where(visible.weight > 0, sum(distances[1:], distances[0]), inf)
         nearest = np.maximum(squared.min(axis=1, keepdims=True), 0.0)
         sees = np.isfinite(nearest)
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
@@ -281,8 +281,8 @@ class Smooth:
         whole = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:
             whole = np.where(squared <= limit, whole, 0.0)
-        p = whole * np.where(sees, left.weight, 1.0)
-        total, means, second = self._moments(p, sample, columns, left.moved)
+        p = whole * np.where(sees, visible.weight, 1.0)
+        total, means, second = self._moments(p, sample, columns, visible.moved)
         mean, mean_y = np.split(means, [len(sample)], axis=1)
         ratio = ((p * self._weight[columns]) ** 2).sum(axis=1) / total[:, 0] ** 2
         away = mean - query.T
@@ -307,10 +307,10 @@ class Smooth:
         if squares:
             slope = tilts[-1][:, :, 0]
             line = 1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample
-            p = (whole * line) ** 2 * left.squares
+            p = (whole * line) ** 2 * visible.squares
             ratio = p @ self._squared_weight[columns] / total[:, 0] ** 2
         # A leaf may see what is beyond the limit of a query.
-        squared = np.where(left.is_other & (squared <= limit), squared, inf)
+        squared = np.where(visible.is_other & (squared <= limit), squared, inf)
         distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
