@@ -136,12 +136,13 @@ class Positions(NamedTuple):
             return Reach(((0, k_len),), ())
         parts = (on_host.queries[start:stop] for start, stop in queries)
         reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
-        some, every = mask._reach(reached, max(1, int(on_host.keys.max()) + 1))
-        some, every = _keys_in(some, on_host.keys, np.any), _keys_in(every, on_host.keys, np.all)
+        keys = on_host.keys
+        by_any, by_all = mask._reach(reached, max(1, int(keys.max()) + 1))
+        by_any, by_all = _keys_in(by_any, keys, np.any), _keys_in(by_all, keys, np.all)
         # Short gaps cost less than parts of their own, which are copied.
-        gaps = (pair for pair in complement(some, k_len) if pair[1] - pair[0] < _SHORT)
-        every = tuple((start, stop) for start, stop in every if stop - start >= _SHORT)
-        return Reach(unite((*some, *gaps)), every)
+        gaps = (pair for pair in complement(by_any, k_len) if pair[1] - pair[0] < _SHORT)
+        by_all = tuple((start, stop) for start, stop in by_all if stop - start >= _SHORT)
+        return Reach(unite((*by_any, *gaps)), by_all)
 
     def global_queries(self, mask: Mask) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
@@ -233,8 +234,7 @@ def _rows(
     table = position_array(name, positions, space)
     table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
-        what = "have length 1 on all axes but the sequence and the batch"
-        raise wrong_value(name, what, shape)
+        raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:
         raise wrong_value(name, f"have {counted(target[seq], 'position')}", f"shape {shape}")
     rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]

@@ -93,30 +93,30 @@ class _Cutter(NamedTuple):
         """
         count = count_positions(queries)
         longest = self.block_size or _longest(self.most, count)
-        some = intersect(seen.seen_by_any, left)
-        common = intersect(seen.seen_by_all, left)
-        if common != some:
+        by_any = intersect(seen.seen_by_any, left)
+        by_all = intersect(seen.seen_by_all, left)
+        if by_all != by_any:
             inner = (
                 (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
-                for start, stop in common
+                for start, stop in by_all
             )
             # A few keys are not worth a block of their own.
-            common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-        together = _key_blocks(common, longest, is_masked=False)
-        if common:
-            left = intersect(left, complement(common, left[-1][1]))
-            some = intersect(some, left)
-        halves = _halves(queries) if some and count > 1 else ()
-        worth = _WORTH_CUTTING * self._cost(queries, some)
+            by_all = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
+        together = _key_blocks(by_all, longest, is_masked=False)
+        if by_all:
+            left = intersect(left, complement(by_all, left[-1][1]))
+            by_any = intersect(by_any, left)
+        halves = _halves(queries) if by_any and count > 1 else ()
+        worth = _WORTH_CUTTING * self._cost(queries, by_any)
         # Each key is seen by one of them at least.
         least = min(map(count_positions, halves), default=0)
-        if halves and least * count_positions(some) + 2 * self.fixed <= worth:
+        if halves and least * count_positions(by_any) + 2 * self.fixed <= worth:
             reached = [(half, self.reach(half)) for half in halves]
             apart = (self._cost(half, intersect(seen.seen_by_any, left)) for half, seen in reached)
             if sum(apart) <= worth:
                 parts = [part for half in reached for part in self.cut(*half, left)]
-                return [QueryBlock(span_of(*queries), together, tuple(parts))] if common else parts
-        return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
+                return [QueryBlock(span_of(*queries), together, tuple(parts))] if by_all else parts
+        return [QueryBlock(span_of(*queries), together + _key_blocks(by_any, longest))]
 
     def _cost(self, queries: Ranges, keys: Ranges) -> int:
         return count_positions(queries) * count_positions(keys) + self.fixed

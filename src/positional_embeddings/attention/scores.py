@@ -232,8 +232,8 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     scale = layout.default_scale if rules.scale is None else rules.scale
     seen, is_masked = layout.keys, mask is not None
     if isinstance(mask, Mask) and not space.is_compiling:
-        some, every = at.reach(mask, ((0, lengths[0]),))
-        seen, is_masked = seen if some == seen.ranges else span_of(*some), some != every
+        by_any, by_all = at.reach(mask, ((0, lengths[0]),))
+        seen, is_masked = seen if by_any == seen.ranges else span_of(*by_any), by_any != by_all
     of_result = options.return_lse, options.block_size
     of_keys = seen, is_masked
     scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)

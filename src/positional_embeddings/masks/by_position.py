@@ -32,8 +32,8 @@ class _WindowMask(Mask):
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
         left, right = self._window()
-        some = clip(start - left, stop + right, k_len)
-        return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
+        by_any = clip(start - left, stop + right, k_len)
+        return Reach(by_any, clip(stop - 1 - left, start + right + 1, k_len))
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,8 +177,8 @@ class ChunkedMask(Mask):
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
         first, last = start // self.size, (stop - 1) // self.size
-        some = clip(first * self.size, (last + 1) * self.size, k_len)
-        return Reach(some, some if first == last else ())
+        by_any = clip(first * self.size, (last + 1) * self.size, k_len)
+        return Reach(by_any, by_any if first == last else ())
 
     def _far_queries(self, far: int) -> tuple[int, ...]:
         # The last query of a chunk sees most of it.

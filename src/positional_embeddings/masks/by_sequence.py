@@ -352,12 +352,12 @@ class _Documents(NamedTuple):
         seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
-        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        by_any = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
         same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (seen.size and same and np.all(self.contiguous[seen])):
-            return Reach(some, ())
-        return Reach(some, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
+            return Reach(by_any, ())
+        return Reach(by_any, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
 
 
 def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:

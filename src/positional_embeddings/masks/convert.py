@@ -294,13 +294,13 @@ def _states(
     """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, at.k_len, block_size)
     stops = np.minimum(starts + block_size, at.k_len)
-    some, every = (  # how many keys of each block any of the queries sees, and all of them
+    by_any, by_all = (  # how many keys of each block any of the queries sees, and all of them
         sum(np.clip(stop, starts, stops) - np.clip(start, starts, stops) for start, stop in ranges)
         for ranges in mask._reach((queries,), at.k_len)
     )
     is_long = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
-    is_whole = (every == stops - starts) & is_long
-    states = np.where(is_whole, _WHOLE, np.where(some > 0, _PART, _HIDDEN))[None]
+    is_whole = (by_all == stops - starts) & is_long
+    states = np.where(is_whole, _WHOLE, np.where(by_any > 0, _PART, _HIDDEN))[None]
     if mask._arrays():
         return states
     for j in np.flatnonzero(states[0] == _PART):

@@ -339,11 +339,11 @@ class AnyMask(_Combined):
         return reduce(or_, hidden)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = self.masks[0]._reach(queries, k_len)
+        by_any, by_all = self.masks[0]._reach(queries, k_len)
         for mask in self.masks[1:]:
             reach = mask._reach(queries, k_len)
-            some, every = intersect(some, reach[0]), intersect(every, reach[1])
-        return Reach(some, every)
+            by_any, by_all = intersect(by_any, reach[0]), intersect(by_all, reach[1])
+        return Reach(by_any, by_all)
 
     def _split_lists(self) -> tuple[Any, Mask | None]:
         for mask in self.masks:
@@ -364,8 +364,8 @@ class AllMask(_Combined):
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
-        return Reach(unite(sum(some, ())), unite(sum(every, ())))
+        by_any, by_all = zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
+        return Reach(unite(sum(by_any, ())), unite(sum(by_all, ())))
 
     def __repr__(self) -> str:
         return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
@@ -379,8 +379,8 @@ class NotMask(_Combined):
         return ~self.masks[0]._hides(q, k)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = self.masks[0]._reach(queries, k_len)
-        return Reach(complement(every, k_len), complement(some, k_len))
+        by_any, by_all = self.masks[0]._reach(queries, k_len)
+        return Reach(complement(by_all, k_len), complement(by_any, k_len))
 
     def __invert__(self) -> Mask:
         return self.masks[0]
