@@ -261,7 +261,7 @@ def reads(config_class: Any) -> dict[str, Any]:
     own, code = code_of(config_class)
     keys = [
         key
-        for key in known_keys.OF_SOME
+        for key in known_keys.READ_BY_SOME
         if re.search(rf"\b{key}\b", own) or re.search(rf'config\.{key}\b|"{key}"', code)
     ]
     return {} if keys == [*known_facts.Facts().reads] else {"reads": keys}

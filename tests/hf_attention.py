@@ -746,7 +746,7 @@ NO_ATTENTION = re.compile("^_|init|residual|scale_emb|logit_scale|layer_?scale|c
 # What a key is called that has the number of heads of keys.
 KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Keys that are read of all types, or of those whose code reads them, and words that are no keys.
-READ = {*keys.OF_ALL, keys.LENGTH, keys.ORIGINAL, *keys.OF_SOME}
+READ = {*keys.READ_BY_ALL, keys.LENGTH, keys.ORIGINAL, *keys.READ_BY_SOME}
 READ |= {*known_facts.layer_types()["lists"], *known_facts.layer_types()["full_lists"]}
 READ |= {"is_causal", "longrope", "mrope", "position_ids", "rope_type", "rotary_pos_emb"}
 READ |= {"mrope_interleaved", "mrope_section", "standardize_rope_params"}

@@ -276,7 +276,7 @@ export class Model {
       if (!isRotary(key) || isRead || isOff) continue;
       throw new WrongInput(
         `\`${key}\` is not known of ${this.name}, got ${shown(value)}: its ${what} may differ. ` +
-          "Leave the key out if the code of the model does not read it.",
+          "Leave the key out if the model's code does not read it.",
       );
     }
   }

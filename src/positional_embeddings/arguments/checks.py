@@ -177,8 +177,7 @@ def mask(name: str, array: Array, xp: Namespace) -> None:
         hint = f" Pass {name} < 0 if it would be added to scores."
         if dtypes.is_dtype(array.dtype, "integral", xp):  # a tokenizer's, 1 at tokens
             hint = f" Pass {name} == 0 if 1 marks what may be attended to."
-        what = "a boolean dtype, True where a query may not attend"
-        raise _wrong_dtype(name, array, what, hint)
+        raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
 
 
 def mask_or_bias(kind: str, name: str, array: Array, xp: Namespace) -> None:

@@ -61,8 +61,7 @@ def position_array(name: str, positions: Array, space: Space) -> Array:
         numbers = space.to_numpy(positions).ravel().tolist()
     for n in numbers:
         if abs(n) > farthest:
-            what = f"hold positions within {farthest}, {_why(space)}"
-            raise wrong_value(name, what, shown(n))
+            raise wrong_value(name, f"hold positions within {farthest}, {_why(space)}", shown(n))
     return xp.asarray(positions, dtype=space.integer, device=space.device)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import Span, whole_span
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.errors import counted, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.arrays.space import Space
 
@@ -283,6 +283,7 @@ def _heads_of_keys_and_batch(
     batch = max(1, batch)
     heads = n // batch
     if n % batch or key_rows % batch or heads % (key_rows // batch):
-        what = f"have a divisor of the {heads} heads of `q` for each of {batch} sequences"
+        each = counted(batch, "sequence")
+        what = f"have a divisor of the {heads} heads of `q` for each of {each}"
         raise wrong_value("k", what, came)
     return key_rows // batch, n // key_rows, batch

@@ -39,7 +39,7 @@ class Configuration:
         names = self.facts.names
         published |= {name: published[key] for name, key in names.items() if key in published}
         self.published = published | nested(published)
-        unread = {*keys.OF_SOME} - {*self.facts.reads}
+        unread = {*keys.READ_BY_SOME} - {*self.facts.reads}
         given = {key: x for key, x in self.published.items() if key not in unread}
         # None takes the place of a default, but is no base and no share.
         rotary = (*keys.BASES, *keys.SHARES, *keys.PARAMETERS)
@@ -72,14 +72,12 @@ class Configuration:
             if key in values and (what == "attention" or keys.is_rotary(key)):
                 self._check_key(key, values[key], usual, what)
         for key, value in {} if self.facts.is_known else values.items():
-            is_read = key in (*keys.OF_ALL, *keys.OF_SOME, self.facts.rotary_switch[0])
+            is_read = key in (*keys.READ_BY_ALL, *keys.READ_BY_SOME, self.facts.rotary_switch[0])
             # False switches nothing on, None says nothing.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
             if keys.is_rotary(key) and not (is_read or is_off):
                 message = f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} "
-                message += (
-                    "may differ. Leave the key out if the code of the model does not read it."
-                )
+                message += "may differ. Leave the key out if the model's code does not read it."
                 raise ValueError(message)
 
     def _check_key(self, key: str, value: Any, usual: Any, what: str) -> None:

@@ -214,7 +214,7 @@ class Facts(NamedTuple):
 # What is read of an unknown type.
 _OF_UNKNOWN = Facts(
     own_bases=True,
-    reads=keys.OF_SOME,
+    reads=keys.READ_BY_SOME,
     own={"full_attention": {"head_dim": "global_head_dim"}}
     | {"sliding_attention": {"head_dim": "swa_head_dim"}},
     rotary_switch=("use_rotary_pos_emb", True),

@@ -18,7 +18,7 @@ Arguments = dict[str, Any]
 
 # Types of rotary embeddings: those without scaling, and other names of scalings.
 _WITHOUT_SCALING = ("default", "mrope")
-_OTHER_NAMES = {"su": "longrope", "deepseek_yarn": "yarn"}
+_OTHER_NAMES = {"su": "longrope", "deepseek_yarn": "yarn", "rope": "default", "rotary": "default"}
 
 # Number of positions in the table for patches of images, where a configuration has none.
 _PATCHES = 1024
@@ -78,9 +78,7 @@ class Model(Layers):
         kind = _OTHER_NAMES.get(str(kind), kind)
         name = "rope_type" if "rope_type" in parameters else "type"
         axial = self.facts.axial
-        if kind in ("rope", "rotary") or (
-            kind in ("gptj", "rope_gptj") and layout == "interleaved"
-        ):
+        if kind in ("gptj", "rope_gptj") and layout == "interleaved":
             kind = "default"
         scalings = SCALINGS if self.facts.has_scaling else ()
         types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
@@ -136,8 +134,8 @@ class Model(Layers):
             raise wrong_value(key, what, shown(values.get(key, share)))
         if is_partial and not facts.is_known and "qk_rope_head_dim" in values:
             what = f"be left out beside `qk_rope_head_dim` = {head_size}, if all of these rotate"
-            some = int(head_size * share) if share != 1 else values["rotary_dim"]
-            hint = f" If some do, leave it out and pass rotary_dim={some}."
+            rotated = int(head_size * share) if share != 1 else values["rotary_dim"]
+            hint = f" If some do, leave it out and pass rotary_dim={rotated}."
             raise wrong_value(key, what, shown(values.get(key, share)), hint)
         if "qk_rope_head_dim" in facts.defaults:
             return head_size

@@ -9,8 +9,8 @@ ORIGINAL = "original_max_position_embeddings"
 
 # What of rotation is read of every type, and what where the code of a type reads it, or nothing is
 # known of the type.
-OF_ALL = ("rope_theta", "partial_rotary_factor", *PARAMETERS)
-OF_SOME = (
+READ_BY_ALL = ("rope_theta", "partial_rotary_factor", *PARAMETERS)
+READ_BY_SOME = (
     *("qk_rope_head_dim", "head_dim", "kv_channels", "layer_rope_theta", "no_rope_layers"),
     *("no_rope_layer_interval", "rotary_emb_base", "rope_embedding_base", "rotary_pct"),
     *("rope_pct", "rotary_dim", "alibi", "num_attention_heads_per_layer"),

@@ -96,23 +96,23 @@ class Layers:
     def _default_types(self, count: int | None, flags: list[Any], interval: int) -> list[Any]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
         usual = self.values.get(keys.NUM_LAYERS, interval or 1)
-        some = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, usual)
-        types = self.types_by(self.facts.types, some) if self.facts.types else []
+        number = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, usual)
+        types = self.types_by(self.facts.types, number) if self.facts.types else []
         if types and (count is not None or any(map(self._rotates, types))):
             return types
         names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
         if names and count is not None:
             self.config.needed("layer_types")
-        return names or [None] * some
+        return names or [None] * number
 
     def types_by(self, rule: Values, count: int) -> list[str]:
         """Return the types of layers by a rule."""
         key, at_key = (rule.get(name, name) for name in ("key", "at_key"))
         given: Any = {key: rule["every"], at_key: rule["at"], **self.values}
-        every = checks.positive_integer(key, given[key])
-        at = checks.integer(at_key, given[at_key])
+        period = checks.positive_integer(key, given[key])
+        first = checks.integer(at_key, given[at_key])
         others = self.config.listed(rule.get("flags", ""))
-        others = others or [(i - at) % every != 0 for i in range(count)]
+        others = others or [(i - first) % period != 0 for i in range(count)]
         types = [rule["others" if is_other else "type"] for is_other in others]
         return [*types[:-1], rule.get("last", types[-1])]
 

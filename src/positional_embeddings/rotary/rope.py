@@ -185,8 +185,8 @@ class RoPE(checks.CheckedLayer):
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
         if self.sections and coordinates and self.section_frequencies == "restart":
             if self.scaling is not None:
-                message = "`scaling` must be None with section_frequencies='restart'."
-                raise ValueError(message)
+                what = "be None with section_frequencies='restart'"
+                raise wrong_value("scaling", what, shown(self.scaling))
             parts = [geometric_frequencies(2 * n, self.base, self.scale) for n in self.sections]
             return frequencies.merge(parts, coordinates), 1.0
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
