@@ -178,12 +178,11 @@ def draw(path, record, fills, maps):
     filled, std = gap_filler(record)
     missing, year = record.isna().to_numpy(), years(record.index)
     for name, span in (("record", (1958, 2002)), ("gap", (1963.3, 1965.2))):
-        panel, (low, high) = panels[name], (filled - 1.96 * std, filled + 1.96 * std)
+        panel = panels[name]
         panel.plot(year, record, ".", color="#2b5c8a", ms=3, label="measured")
-        panel.fill_between(
-            year, low, high, where=missing, color="#e4572e", alpha=0.3, lw=0, label="95 % band"
-        )
-        panel.plot(year[missing], filled[missing], "o", color="#e4572e", ms=4, label="filled")
+        style = {"fmt": "o", "color": "#e4572e", "ms": 4, "elinewidth": 1.5}
+        band = 1.96 * std[missing]
+        panel.errorbar(year[missing], filled[missing], band, label="filled, 95 % band", **style)
         panel.set(xlabel="year", ylabel="CO$_2$ (ppm)", xlim=span)
     panels["record"].set(title="CO$_2$ in the air at Mauna Loa, by GapFiller")
     panels["record"].legend(loc="upper left")
@@ -197,12 +196,16 @@ def draw(path, record, fills, maps):
         table = fills.dropna(subset=column).reset_index()
         bars = table.pivot_table(column, "gap", "method", sort=False)
         bars.plot.bar(ax=panels[name], rot=0, width=0.8, color=colors, xlabel="gap", ylabel=label)
+        for container in panels[name].containers:
+            style = {"label_type": "center", "rotation": 90, "color": "white"}
+            panels[name].bar_label(container, fmt="%.2f", **style)
     panels["errors"].set_title("Error of filling gaps")
     panels["bands"].set_title("Bands of 95 %")
     panels["bands"].axhline(0.95, color="black", lw=1)
-    panels["bands"].legend(loc="lower left", framealpha=1)
+    panels["bands"].set_ylim(0, 1.2)
+    panels["bands"].legend(loc="upper left", ncols=2)
     bars = maps.iloc[::-1, 1::-1].rename(lambda name: name.replace(", ", ",\n"))
-    panel = bars.plot.barh(ax=panels["maps"], width=0.7, color=["C3", "C0"])
+    panel = bars.plot.barh(ax=panels["maps"], width=0.7, color=["0.3", "0.65"])
     panel.legend(*(side[::-1] for side in panel.get_legend_handles_labels()), loc="lower right")
     panel.set(title="A map of 100,000 simulated temperatures", xlabel="RMSE (degrees)", ylabel="")
     panel.set_xlim(0, 0.8)
