@@ -67,6 +67,15 @@ def test_names_that_are_not_there_are_answered():
         positional_embeddings.CausalMasc  # noqa: B018
     with pytest.raises(AttributeError, match=r"`GapFilla`. Did you mean GapFiller\?$"):
         positional_embeddings.GapFilla  # noqa: B018
+    with pytest.raises(AttributeError, match=r"`Rope`. Did you mean RoPE\?$"):
+        positional_embeddings.Rope  # noqa: B018
+    with pytest.raises(ImportError, match=r"`GapFiller`. Import it from .*\.sklearn\.$"):
+        from positional_embeddings import GapFiller  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'zzz'"):
+        from positional_embeddings import zzz  # noqa: F401
+    from positional_embeddings import sklearn
+
+    assert sklearn.GapFiller
     with pytest.raises(AttributeError, match=r"no attribute `zzz`\.$"):
         positional_embeddings.zzz  # noqa: B018
 

@@ -10,6 +10,7 @@ What is not finite, or too small for its dtype, is in the result: no call warns 
 whatever `numpy.errstate` says, nor does a function that an attention is given for its scores.
 """
 
+import sys
 from typing import NoReturn
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
@@ -202,4 +203,7 @@ def __getattr__(name: str) -> NoReturn:
     if name in rooms:
         hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{rooms[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"
-    raise AttributeError(message)
+    # `from ... import name` shows no message of an AttributeError; of modules it wants one.
+    is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"  # noqa: SLF001
+    is_no_module = is_import and name not in _ELSEWHERE
+    raise ImportError(message) if is_no_module and hint else AttributeError(message)

@@ -55,7 +55,7 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((2, 1), int))": "`positions` must have shape (seq,) = (3,) or (seq, batch) = (3, 1), with 1 where it broadcasts, got (2, 1).",
     "KVCache(capacity=4, lengths=[])": "`lengths` must be of one sequence or more, got none.",
     "KVCache.empty(2**60, 4)": f"`batch` must be at most 2**48, got {2**60}.",
-    "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
+    "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3). Pass PaddingMask.from_attention_mask(...), of 1 at tokens.",
     "scaled_dot_product_attention(*zeros((3, 2, 8, 5, 4)), mask=zeros((2, 1, 5, 5), dtype=bool), feature_axis=0, seq_axis=1)": "`mask` must have shape (8, 8, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 1, 5, 5).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), bias=zeros((1, 4, 3, 5)), feature_axis=0, seq_axis=1)": "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (1, 4, 3, 5).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), bias=zeros((5, 3)), feature_axis=0, seq_axis=1)": "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3).",

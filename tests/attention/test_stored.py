@@ -243,8 +243,11 @@ def test_a_ring_takes_no_masks_of_indices_for_chunks():
 def test_a_step_is_made_by_a_cache():
     _, step = KVCache.empty(1, 8).step(1)
     for make in (
+        KVStep,
         lambda: KVStep(step.positions, step.key_positions),
         lambda: replace(step, positions=step.positions + 1),
     ):
-        with pytest.raises(TypeError, match="KVStep"):
+        with pytest.raises(
+            TypeError, match=r"A KVStep is made by its cache: cache, step = cache\.step"
+        ):
             make()

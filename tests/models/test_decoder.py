@@ -464,5 +464,5 @@ def test_a_call_that_is_refused_stores_nothing(backend):
 def test_a_step_of_layers_is_made_by_a_cache():
     _, step = DecoderCache.empty(layers_of(-1, -2), 2, 9).step(2)
     for make in (lambda: type(step)(step.positions), lambda: replace(step, positions=None)):
-        with pytest.raises(TypeError, match="DecoderStep"):
+        with pytest.raises(TypeError, match="A DecoderStep is made by its cache"):
             make()

@@ -235,14 +235,44 @@ def test_dates_as_text_and_periods_are_refused(kind):
         "column": (pd.DataFrame({"t": text, "y": y}), "X['t']", "pandas.to_datetime"),
         "index": (pd.Series(y, text), "X.index", "pandas.to_datetime"),
         "polars": (pl.DataFrame({"t": text.tolist(), "y": y}), "X['t']", "pandas.to_datetime"),
-        "periods": (pd.Series(y, dates.to_period("D")), "X.index", "to_timestamp of pandas"),
+        "periods": (
+            pd.Series(y, dates.to_period("D")),
+            "X.index",
+            "with .to_timestamp\\(\\) of pandas",
+        ),
     }[kind]
     with pytest.raises(TypeError, match=rf"^`{re.escape(name)}` must hold dates.*{way}"):
         GapFiller().fit(x)
     assert GapFiller(positions=None).fit(x).positions_ is None
+    with pytest.raises(ValueError, match=r"got one of text or booleans.*pandas\.to_datetime"):
+        GapFiller(positions=["t"]).fit(pd.DataFrame({"t": text, "y": y}))
     with_dates = pd.DataFrame({"when": dates, "note": text, "y": y})
     assert GapFiller().fit(with_dates).positions_ == [0]
     assert GapFiller().fit(pd.DataFrame({"code": ["a", "b", "c", "d"], "y": y})).positions_ is None
+
+
+def test_the_way_from_text_to_dates_is_that_of_all_values():
+    import pandas as pd
+
+    text, y = ["", "2024-03-30T08:00+01:00", "2024-03-31T08:00+02:00"], [1.0, np.nan, 3.0]
+    to_zone = r"pd\.to_datetime\(\.\.\., utc=True\)"
+    with pytest.raises(TypeError, match=rf"{to_zone}\.dt\.tz_convert\(zone\)"):
+        GapFiller().fit(pd.DataFrame({"t": text, "y": y}))
+    with pytest.raises(TypeError, match=rf"{to_zone}\.tz_convert\(zone\)"):
+        GapFiller().fit(pd.Series(y, text))
+    pd.to_datetime(pd.Series(text[1:]), utc=True).dt.tz_convert("Europe/Zurich")
+    pd.to_datetime(pd.Index(text[1:]), utc=True).tz_convert("Europe/Zurich")
+
+
+@pytest.mark.parametrize("text", [["1.5", None, "2"], ["1,5", "-2", None]])
+def test_numbers_as_text_keep_their_gaps_not_silently(text):
+    import pandas as pd
+
+    table = pd.DataFrame({"t": text, "y": [1.0, np.nan, 3.0]})
+    with pytest.warns(UserWarning, match="Column 't' holds text or booleans, and keeps its 1 gap"):
+        filled = GapFiller().fit_transform(table)
+    assert filled["t"].isna().sum() == 1
+    np.testing.assert_allclose(filled["y"], [1.0, 2.0, 3.0])
 
 
 def test_other_positions_than_in_fit_are_refused():
@@ -386,7 +416,10 @@ def test_booleans_with_gaps_stay_as_they_are():
     flags = pd.Series([True, None, False] * 20, dtype=object)
     table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
     filler = GapFiller()
-    filled = filler.fit_transform(table)
+    stays = r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: make numbers"
+    with pytest.warns(UserWarning, match=stays) as warned:
+        filled = filler.fit_transform(table)
+    assert len(warned) == 2
     pd.testing.assert_frame_equal(filled[["flag", "n"]], table[["flag", "n"]])
     assert not filled["y"].isna().any()
     assert filler.estimators_[1:] == [None, None]
@@ -813,7 +846,7 @@ ERRORS = {
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with to_timestamp",
+        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
     ),
     "periods": (
         lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),

@@ -246,7 +246,9 @@ def target_of(
     return Target(shape, feature, seq, order, name, space.chunks(x)[seq], (seq,))
 
 
-def align_axes(name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str) -> Array:
+def align_axes(
+    name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str, hint: str = ""
+) -> Array:
     """Give an array the axes of `target` that it lacks, with length 1.
 
     It has these `axes`, as they are counted in `target`, or all axes of `target`: one further axis
@@ -261,5 +263,5 @@ def align_axes(name: str, array: Array, axes: Sequence[int], target: Shape, mean
             array = array[(*(0,) * extra, ...)]
     if array.ndim == len(axes):
         array = array[tuple(slice(None) if a in axes else None for a in range(len(target)))]
-    checks.broadcasts(name, tuple(array.shape), target, meaning, shape)
+    checks.broadcasts(name, tuple(array.shape), target, meaning, shape, hint)
     return array

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 from positional_embeddings.arrays.space import Space
 
-_OF_TOKENIZER = " Pass PaddingMask.from_attention_mask(lengths) if it is that of a tokenizer."
+_OF_TOKENIZER = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
 
 
 def farthest_position(space: Space) -> int:

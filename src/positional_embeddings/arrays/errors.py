@@ -68,8 +68,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return the question whether the nearest of some names is meant, "" if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - it is not needed without an error
 
-    near = get_close_matches(name, names, 1)
-    return f" Did you mean {near[0]}?" if near else ""
+    in_lower_case = {known.lower(): known for known in names}
+    near = get_close_matches(name.lower(), in_lower_case, 1)
+    return f" Did you mean {in_lower_case[near[0]]}?" if near else ""
 
 
 def remedy_for(name: str, value: Any) -> str:

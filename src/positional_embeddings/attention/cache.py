@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from inspect import Signature
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
@@ -203,14 +204,9 @@ class KVCache(_Value):
             If a number is out of range, or both axes are the same.
         """
         space = new_space(xp, device)
-        cache = cls(
-            capacity=capacity,
-            sinks=sinks,
-            window=window,
-            feature_axis=feature_axis,
-            seq_axis=seq_axis,
-            lengths=np.zeros(checks.axis_length("batch", batch), dtype=np.int64),
-        )
+        lengths = np.zeros(checks.axis_length("batch", batch), dtype=np.int64)
+        options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "lengths": lengths}
+        cache = cls(capacity=capacity, sinks=sinks, window=window, **options)
         checks.set_fields(cache, _like=_like(space))
         return cache
 
@@ -489,8 +485,18 @@ class KVCache(_Value):
         return cache
 
 
+class MadeByCache(WeightedLayer):
+    """Base of steps, which `step` of a cache makes."""
+
+    __signature__ = Signature()
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        message = f"A {type(self).__name__} is made by its cache: cache, step = cache.step(tokens)."
+        raise TypeError(message)
+
+
 @dataclass(frozen=True, eq=False, init=False)
-class KVStep(_Value):
+class KVStep(MadeByCache, _Value):
     """New tokens of a `KVCache`: their positions, and what stores their keys and values.
 
     ``KVCache.step`` makes it.

@@ -110,7 +110,9 @@ class Layout(NamedTuple):
         score_axes, shape = self.score_axes, list(self.shape)
         shape[score_axes[0]], shape[score_axes[1]] = q_len, k_len
         meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
-        array = axes.align_axes(name, array, score_axes, tuple(shape), meaning)
+        is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
+        hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
+        array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
         return self._to_rows(array, score_axes, space)
 
     def align_mask_or_bias(self, name: str, array: Array, space: Space) -> Array:

@@ -57,12 +57,10 @@ class BufferAxes(NamedTuple):
         if isinstance(source, np.ndarray):
             before = (slice(None),) * self.batch
             on = {"dtype": self.space.integer, "device": self.space.device}
-            taken = [
-                xp.take(
-                    array[(*before, slice(row, None, rows))], xp.asarray(slots, **on), axis=self.seq
-                )
-                for row, slots in enumerate(source)
-            ]
+            taken = []
+            for row, slots in enumerate(source):
+                own = array[(*before, slice(row, None, rows))]
+                taken.append(xp.take(own, xp.asarray(slots, **on), axis=self.seq))
             if rows == 1:
                 return taken[0]
             return self.space.reshape(xp.stack(taken, axis=self.batch + 1), shape)

@@ -117,8 +117,9 @@ class PaddingMask(_ByLength):
         xp = space.xp
         checks.choice("side", side, get_args(Side))
         if not any(dtypes.is_dtype(numbers.dtype, kind, xp) for kind in ("bool", "integral")):
+            hint = f" Pass {name} == 1, or {name} == 0 if it is added to scores."
             what = "have an integer or boolean dtype"
-            raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype), f" Pass {name} != 0.")
+            raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype), hint)
         if numbers.ndim != 2:
             raise wrong_value(name, "have shape (batch, seq)", tuple(numbers.shape))
         if space.is_readable(numbers):

@@ -20,6 +20,7 @@ from positional_embeddings.attention.cache import (
     POSITIONS,
     KVCache,
     KVStep,
+    MadeByCache,
     is_several,
     numbers_of,
     together,
@@ -94,11 +95,8 @@ class DecoderCache(WeightedLayer):
             what = "rotate by as many coordinates as one another"
             raise wrong_value("layers", what, f"{sorted(coordinates)} `sections`")
         windows = [None if layer is None else layer.window for layer in self.layers]
-        checks.set_fields(
-            self,
-            _cache_of=tuple([of_window.get(w, of_window.get(None, 0)) for w in windows]),
-            _coordinates=max(coordinates, default=0),
-        )
+        cache_of = tuple([of_window.get(w, of_window.get(None, 0)) for w in windows])
+        checks.set_fields(self, _cache_of=cache_of, _coordinates=max(coordinates, default=0))
 
     @classmethod
     @on_given_device
@@ -162,23 +160,13 @@ class DecoderCache(WeightedLayer):
         ((feature_axis, seq_axis),) = all_axes
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "xp": xp, "device": device}
         # A window that holds the longest sequence forgets nothing.
-        windows = {
-            layer: layer.window if (layer.window or capacity) < capacity else None
-            for layer in alike
-        }
-        caches = {
-            window: KVCache.empty(
-                batch,
-                capacity if window is None else min(capacity, window + drafts),
-                window=window,
-                **options,
-            )
-            for window in windows.values()
-        }
-        shapes = [
-            layer and _shapes_of(layer, batch, caches[windows[layer]].capacity)[1:]
-            for layer in layers
-        ]
+        windows = {x: x.window if (x.window or capacity) < capacity else None for x in alike}
+        caches = {}
+        for window in windows.values():
+            slots = capacity if window is None else min(capacity, window + drafts)
+            caches[window] = KVCache.empty(batch, slots, window=window, **options)
+        capacities = {layer: caches[window].capacity for layer, window in windows.items()}
+        shapes = [layer and _shapes_of(layer, batch, capacities[layer])[1:] for layer in layers]
         buffers = _buffers(shapes, partial(space.xp.zeros, dtype=dtype, device=device), space)
         kept = tuple([layer and alike[layer] for layer in layers])
         return cls(kept, tuple(caches.values()), buffers)
@@ -248,13 +236,9 @@ class DecoderCache(WeightedLayer):
             rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
             positions = self._for_coordinates(counted + rows, space)
         step = object.__new__(DecoderStep)
-        checks.set_fields(
-            step,
-            positions=positions if positions is counted else frozen_integers(positions),
-            _cache=following,
-            _steps=tuple([one for _, one in pairs]),
-            _plans={},
-        )
+        positions = positions if positions is counted else frozen_integers(positions)
+        steps = tuple([one for _, one in pairs])
+        checks.set_fields(step, positions=positions, _cache=following, _steps=steps, _plans={})
         return following, step
 
     def _check_buffers(self, branch: Branch) -> None:
@@ -395,7 +379,7 @@ class DecoderCache(WeightedLayer):
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class DecoderStep(WeightedLayer):
+class DecoderStep(MadeByCache):
     """New tokens of a `DecoderCache`: their positions, and the attention of each layer to them.
 
     ``DecoderCache.step`` makes it. With NumPy layers that are alike ask their mask and their bias

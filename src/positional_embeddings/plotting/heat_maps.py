@@ -346,10 +346,8 @@ def _draw_mask(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
         ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
-    handles = [
-        patches.Patch(facecolor=colour, edgecolor="#8c8c8c", label=label)
-        for label, colour in _COLOURS.items()
-    ]
+    style = {"edgecolor": "#8c8c8c"}
+    handles = [patches.Patch(facecolor=c, label=label, **style) for label, c in _COLOURS.items()]
     # Outside of the axes it would cover a neighbour or a title; a frame keeps it apart from cells.
     ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0, frameon=True)
 

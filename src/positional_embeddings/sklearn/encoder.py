@@ -254,8 +254,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 what = "be None for columns of numbers"
                 raise wrong_value("time_zone", what, shown(self.time_zone))
             with quiet():
-                x = validate_data(self, table, reset=reset, **self._numbers(table))
-            return [x[:, j] for j in range(x.shape[1])]
+                x = validate_data(self, table, reset=reset, **_numbers(table))
+            return self._present([x[:, j] for j in range(x.shape[1])])
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
@@ -263,22 +263,31 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for place, kind, values in given:
             if kind == "dates":
                 column = times_of(place, values, zone)
-                if self.missing == "error" and np.isnat(column.wall).any():
-                    raise wrong_value(place, "have no missing times", "NaT")
                 frames.check_zone(place, column.zone, zone)
             else:
-                options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
+                options = {"ensure_2d": False, "estimator": self, **_numbers(values)}
                 with quiet():
                     column = check_array(values, input_name=place, **options)
             columns.append(column)
+        return self._present(columns)
+
+    def _present(self, columns: list[Any]) -> list[Any]:
+        """Return columns, after a check that nothing is missing, unless it may be."""
+        hint = ' Fill them, as by GapFiller, or pass missing="pass" for features of NaN.'
+        for i, x in enumerate(columns if self.missing == "error" else ()):
+            space = space_of(x=x.wall if isinstance(x, Times) else x)
+            gaps = np.isnat(x.wall) if isinstance(x, Times) else space.xp.isnan(x)
+            if space.is_true(space.xp.any(gaps)):
+                name, what = f"X[{_check_feature_names_in(self)[i]!r}]", "have no missing values"
+                raise wrong_value(name, what, "NaN or NaT", hint)
         return columns
 
-    def _numbers(self, table: Any) -> dict[str, Any]:
-        """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
-        is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
-        space = space_of(X=table) if is_dispatched else new_space()
-        dtypes = [space.widest, space.xp.float32]
-        return {"dtype": dtypes, "ensure_all_finite": self.missing == "error" or "allow-nan"}
+
+def _numbers(table: Any) -> dict[str, Any]:
+    """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
+    is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
+    space = space_of(X=table) if is_dispatched else new_space()
+    return {"dtype": [space.widest, space.xp.float32], "ensure_all_finite": "allow-nan"}
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

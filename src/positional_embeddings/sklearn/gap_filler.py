@@ -16,7 +16,7 @@ from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import SeriesFiller
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
-from positional_embeddings.times.dates import time_zone_of
+from positional_embeddings.times.dates import is_missing, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
 # The periods of times that are looked for.
@@ -172,6 +172,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         table = frames.as_table(X)
         self._texts = _columns_of_text(table)
         rows = self._read(table, reset=True)
+        for j in self._texts:
+            if count := sum(map(is_missing, frames.column_of(table, j))):
+                message = f"Column {self._name(j)!r} holds text or booleans, and keeps its "
+                hint = ": make numbers of it, as by pandas.to_numeric, to fill them."
+                warn_caller(f"{message}{counted(count, 'gap')}{hint}")
         self._periods = self._periods_of(rows.columns)
         filled = set(range(rows.values.shape[1])).difference(rows.at, self._texts)
         self._samples = {j: _samples_of(rows, j) for j in sorted(filled)}
@@ -396,10 +401,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_value("positions", what, shown(positions))
         names = list(getattr(self, "feature_names_in_", ()))
         found = frames.indices_of("positions", positions, names, n_columns)
-        for i, column in enumerate(found):
-            if column in self._texts:
-                what = "be a column of numbers or times"
-                raise wrong_value(f"positions[{i}]", what, "one of text or booleans")
+        for i, j in enumerate(found):
+            if j in self._texts:
+                what, came = "be a column of numbers or times", "one of text or booleans"
+                hint = frames.remedy_of(frames.column_of(X, j))
+                raise wrong_value(f"positions[{i}]", what, came, hint)
         return found
 
 

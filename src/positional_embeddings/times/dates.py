@@ -17,9 +17,10 @@ _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
 _JULIAN_DAY_OF_1970 = 2_440_588
 
-# Text that looks like a date, such as "5 May 2024"; the offset at its end, and what makes dates of
-# one zone of several offsets.
-_DATE, _OFFSET = re.compile(r"\d[-/.:, ]+\w"), re.compile(r"\d(Z|[+-]\d\d:?\d\d)$")
+# Text that looks like a date, such as "5 May 2024", and not like a number; the offset at its end,
+# and what makes dates of one zone of several offsets.
+_DATE = re.compile(r"(?![-+]?\d+[.,]\d*$).*\d[-/.:, ]+\w")
+_OFFSET = re.compile(r"\d(Z|[+-]\d\d:?\d\d)$")
 _OF_OFFSETS = "pd.to_datetime(..., utc=True).dt.tz_convert(zone)"
 
 # Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
@@ -234,8 +235,8 @@ def is_date(value: object) -> bool:
 def remedy_for(value: object) -> str:
     """Return the sentence that tells how text or periods of pandas become dates, "" for others."""
     if hasattr(value, "to_timestamp"):
-        return " Convert periods to when they begin, as with to_timestamp of pandas."
-    if not isinstance(value, str) or not _DATE.search(value):
+        return " Convert periods to when they begin, as with .dt.to_timestamp() of pandas."
+    if not isinstance(value, str) or not _DATE.match(value):
         return ""
     way = _OF_OFFSETS if _OFFSET.search(value) else "pandas.to_datetime"
     return f" Convert dates, as with {way}."

@@ -90,11 +90,8 @@ class Cyclic:
             self.periods = coordinate.checked("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
         labels = durations.labels_of("periods", self.periods)
-        self.labels = [
-            f"{label}_{harmonic + 1}" if count > 1 else label
-            for label, count in zip(labels, self.harmonics, strict=True)
-            for harmonic in range(count)
-        ]
+        pairs = zip(labels, self.harmonics, strict=True)
+        self.labels = [f"{x}_{k + 1}" if n > 1 else x for x, n in pairs for k in range(n)]
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
