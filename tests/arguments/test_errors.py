@@ -30,6 +30,7 @@ VALUE_ERRORS = {
     "LearnedPE(4, 3, embeddings=zeros((4, 3)), xp=np)": f"`xp` must be left out where every array is given, got {np!r}.",
     "TokenEmbedding(4, 3)(np.asarray([[0, 4]]))": "`ids` must be from 0 to 3, got 4.",
     "create_causal_mask(2**70, k_len=4)": f"`q_len` must be at most 2**48, got {2**70}.",
+    "create_padding_mask([0, -1], 4)": "`lengths` must be 0 or more, got -1 at index 1.",
     "create_padding_mask([2, 5], 4)": "`lengths` must be between 0 and the number of keys = 4, got 5 at index 1.",
     "create_padding_mask(np.asarray([4, 5]), 4)": "`lengths` must be between 0 and the number of keys = 4, got 5 at index 1.",
     "create_padding_mask(zeros((2, 1), dtype=int), 4)": "`lengths` must have shape (batch,), got (2, 1). Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer.",

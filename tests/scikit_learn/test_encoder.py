@@ -444,7 +444,7 @@ def test_each_column_by_what_it_holds():
     names = given.fit(table.drop(columns="depth")).get_feature_names_out()
     assert len(names) == 9 + 4 + 1
     assert names[-1] == "t_trend"
-    numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]])
+    numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]] + 5)
     assert numbers.dtype == np.float32
     np.testing.assert_allclose(numbers[:, -1], np.linspace(-1, 1, 400), atol=1e-6)
 

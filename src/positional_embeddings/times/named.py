@@ -49,9 +49,8 @@ class Coordinate(NamedTuple):
             return [features.wavelength(name, number) for number in listed]
         checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
         for duration in checked:
-            if calendar.is_timedelta(duration):
-                calendar.length_of(name, duration)
-            elif not (isinstance(duration, str) and duration in parts):
+            is_part = isinstance(duration, str) and duration in parts
+            if not (is_part or calendar.is_timedelta(duration)):
                 named = "".join(f"{part!r}, " for part in parts)
                 what = f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
                 wrong = wrong_value if isinstance(duration, str) else wrong_type
