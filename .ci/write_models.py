@@ -180,8 +180,8 @@ def vectors(known: dict[str, Any], version: str) -> str:
     """Return the file of facts for other projects: what its fields mean, and a line a type."""
     fields_of = {
         "models": described(known_facts.Facts),
-        "attention": described(known_facts.Attention),
-        "attention.layers": described(known_facts.Seen),
+        "attention": described(known_facts.AttentionFacts),
+        "attention.layers": described(known_facts.LayerFacts),
     }
     head = {
         "project": "positional-embeddings test vectors",

@@ -18,7 +18,7 @@ import positional_embeddings as pe
 from oracles import float32_angle_errors
 from positional_embeddings.models.configuration import read_config
 from positional_embeddings.models.facts import models
-from positional_embeddings.models.hf_config import Model
+from positional_embeddings.models.hf_config import RotaryConfig
 
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"
@@ -213,7 +213,7 @@ def case(config):
     count, length = config.get("num_hidden_layers"), None
     try:
         length = read_config(config).get("max_position_embeddings")
-        model = Model(config)
+        model = RotaryConfig(config)
         layers = model.layers(count)
         make = functools.cache(lambda x: values_of(pe.RoPE(**model.arguments(x, length, None))))
         expected = [make(layer) if layer.rotates else None for layer in layers]

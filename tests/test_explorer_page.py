@@ -15,7 +15,7 @@ import pytest
 import positional_embeddings as pe
 from oracles import float32_angle_errors
 from positional_embeddings.models.configuration import read_config
-from positional_embeddings.models.hf_config import Model
+from positional_embeddings.models.hf_config import RotaryConfig
 
 pytestmark = pytest.mark.library("playwright", "chromium")
 
@@ -147,7 +147,7 @@ def assert_shows(page, rope):
 
 def shown_rope(config, layer=0):
     text = read_config(config)
-    model = Model(config)
+    model = RotaryConfig(config)
     layers = [x for x in model.layers(text["num_hidden_layers"]) if x.rotates]
     return pe.RoPE(**model.arguments(layers[layer], text.get("max_position_embeddings"), None))
 

@@ -268,8 +268,8 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
 
 def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
     """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
-    zone, model = dates.time_zone_of(time_zone), dates.model_of(coordinate)
-    if zone is not None and (coordinate.dtype.kind not in "MO" or model is not None):
+    zone, own_calendar = dates.time_zone_of(time_zone), dates.calendar_of(coordinate)
+    if zone is not None and (coordinate.dtype.kind not in "MO" or own_calendar is not None):
         what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
         raise wrong_value("time_zone", what, shown(zone))
 
@@ -280,7 +280,7 @@ def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
         if zone is not None:
             in_utc = xr.IndexVariable("time", utc.ravel()).to_index().tz_localize("UTC")
             wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
-        return Times(wall, utc, model=model)
+        return Times(wall, utc, calendar=own_calendar)
 
     return read
 

@@ -208,7 +208,7 @@ def test_the_address_of_an_array_of_cupy():
 
 
 def test_cupy_computes_on_the_device_of_an_array():
-    assert CuPy.undisturbed(None, SimpleNamespace(device="cuda:1")) == "cuda:1"
+    assert CuPy.compute_context(None, SimpleNamespace(device="cuda:1")) == "cuda:1"
 
 
 def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
@@ -224,7 +224,7 @@ def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
         yield
         current.pop()
 
-    monkeypatch.setattr(NumPy, "undisturbed", on_device_of)
+    monkeypatch.setattr(NumPy, "compute_context", on_device_of)
     rotated = pe.RoPE(8, 10, feature_axis=-1, seq_axis=-2)(x, positions=positions)
     np.testing.assert_array_equal(rotated, expected)
     assert {positions.shape, x.shape} <= set(entered)

@@ -60,7 +60,7 @@ def test_totals_begin_with_a_number(length):
     for array in (x, strict.asarray(x)):
         space = space_of(x=array)
         for start in (0.0, 3.5):
-            total = np.asarray(space.total(array, start))
+            total = np.asarray(space.row_sum(array, start))
             np.testing.assert_allclose(total, start + x.sum(axis=-1, keepdims=True), rtol=1e-14)
 
 
@@ -115,7 +115,7 @@ def test_totals(xp, size):
     space = space_of(x=given)
     for initial, options in ((0, ()), (2.5, (2.5,))):
         expected = [[sum(row) + initial] for row in x.tolist()]
-        np.testing.assert_array_equal(np.asarray(space.total(given, *options)), expected)
+        np.testing.assert_array_equal(np.asarray(space.row_sum(given, *options)), expected)
 
 
 def test_values_of_another_device_are_not_read():

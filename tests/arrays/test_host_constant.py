@@ -6,14 +6,14 @@ import numpy as np
 
 from positional_embeddings import random_fourier_encoding
 from positional_embeddings.arrays import kept
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 
 
-def counted():
+def plural():
     """Return a constant, a text as long as its argument, and the arguments it was computed for."""
     computed = []
 
-    @host_constant
+    @host_cache
     def text(length):
         computed.append(length)
         return "a" * length
@@ -22,7 +22,7 @@ def counted():
 
 
 def test_constants_are_computed_once():
-    text, computed = counted()
+    text, computed = plural()
     for length in (3, 4, 3, 4):
         assert text(length) == "a" * length
     assert computed == [3, 4]
@@ -30,7 +30,7 @@ def test_constants_are_computed_once():
 
 def test_many_large_constants_are_not_kept(monkeypatch):
     monkeypatch.setattr(kept, "_MOST_BYTES", 10_000)
-    text, computed = counted()
+    text, computed = plural()
     for length in range(4000, 4006):
         text(length)
         text(length)
@@ -44,7 +44,7 @@ def test_many_large_constants_are_not_kept(monkeypatch):
 
 def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
     monkeypatch.setattr(kept, "_MOST_BYTES", 10)
-    text, computed = counted()
+    text, computed = plural()
     assert text(1000) is text(1000)
     assert computed == [1000]
 

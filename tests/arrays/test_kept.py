@@ -12,7 +12,7 @@ import pytest
 
 from positional_embeddings.arrays import blocks
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import call_key, constant_array, keep, once
+from positional_embeddings.arrays.kept import call_key, constant_array, get_or_make, keep
 from positional_embeddings.arrays.space import Space
 
 
@@ -23,10 +23,10 @@ def test_what_is_found_once_is_kept_for_its_key():
         found.append(None)
         return len(found)
 
-    assert [once(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
+    assert [get_or_make(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
     # Nothing is kept without a key, or without a place.
-    assert [once(kept, None, find), once(kept, None, find)] == [3, 4]
-    assert [once(None, "a", find), once(None, "a", find)] == [5, 6]
+    assert [get_or_make(kept, None, find), get_or_make(kept, None, find)] == [3, 4]
+    assert [get_or_make(None, "a", find), get_or_make(None, "a", find)] == [5, 6]
     assert kept == {"a": 1, "b": 2}
 
 

@@ -353,11 +353,11 @@ def test_few_scores_of_large_keys_come_at_once(monkeypatch):
     monkeypatch.setattr(blocks, "MOST_SCORES_ON_HOST", 4)
     attend, in_blocks = blocks.attend, []
 
-    def counted(*arguments, **options):
+    def plural(*arguments, **options):
         in_blocks.append(1)
         return attend(*arguments, **options)
 
-    monkeypatch.setattr(blocks, "attend", counted)
+    monkeypatch.setattr(blocks, "attend", plural)
     rng = np.random.default_rng(0)
     for head, expected_blocks in ((8, 0), (7, 1)):
         q, k, v = (numbers(rng, head, n) for n in (1, 100, 100))

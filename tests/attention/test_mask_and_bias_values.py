@@ -471,11 +471,11 @@ def count_blocks(monkeypatch):
     asked = []
     between = Mask._between
 
-    def counted(self, queries, keys, *options):
+    def plural(self, queries, keys, *options):
         asked.append((*queries.ranges, keys.ranges))
         return between(self, queries, keys, *options)
 
-    monkeypatch.setattr(Mask, "_between", counted)
+    monkeypatch.setattr(Mask, "_between", plural)
     return asked
 
 

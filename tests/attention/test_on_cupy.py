@@ -458,7 +458,7 @@ def test_8192_tokens_of_32_heads_take_few_blocks(on_device, monkeypatch, options
     def multiply(_rows, _table, out, *_others):
         blocks.append(out.size)
 
-    monkeypatch.setattr(cublas, "multiply", multiply)
+    monkeypatch.setattr(cublas, "gemm", multiply)
     monkeypatch.setattr(on_cupy, "launch", lambda name, _: launches.append(name))
     scaled_dot_product_attention(x, x, x, **options, **LAST)
     assert len(blocks) == 2 * launches.count("softmax")
@@ -507,7 +507,7 @@ def test_a_product_adds_to_what_is_there(on_device):
     for inner in (0, 3):
         out = on_device.array(np.full((2, 4, 5), 2.0))
         rows, table = (on_device.array(np.ones(n)) for n in ((2, 4, inner), (2, inner, 5)))
-        cublas.multiply(rows, table, out, space, 0.5, 3.0)
+        cublas.gemm(rows, table, out, space, 0.5, 3.0)
         np.testing.assert_allclose(on_device.numpy(out), np.full((2, 4, 5), 6 + inner / 2))
 
 
@@ -528,13 +528,13 @@ def test_features_that_lie_first_are_copied_once(on_device, monkeypatch):
     monkeypatch.setattr(on_cupy, "_MOST_QUERIES", 2)
     copied, as_matrices = [], cublas.as_matrices
     monkeypatch.setattr(cublas, "as_matrices", lambda x: copied.append(x) or as_matrices(x))
-    steps, multiply = [], cublas.multiply
+    steps, multiply = [], cublas.gemm
 
     def seen(rows, table, *others):
         steps.append(cublas.steps_of(table)[-2:])
         multiply(rows, table, *others)
 
-    monkeypatch.setattr(cublas, "multiply", seen)
+    monkeypatch.setattr(cublas, "gemm", seen)
     x = np.random.default_rng(0).standard_normal((3, 9, 4, 2))
     there = on_device.array(x)
     got = scaled_dot_product_attention(

@@ -22,7 +22,7 @@ from positional_embeddings import (
 from positional_embeddings.arrays import threads as _threads
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.scores import ScoreSpec
 
 sizes = st.integers(1, 7)
 
@@ -94,8 +94,8 @@ def test_exponentials_as_powers_of_e_or_of_2(unit, dtype, spread, monkeypatch):
     """NumPy has the ones or the others in vector instructions."""
     monkeypatch.setattr(NumPy, "exponent_unit", unit)
     powers = []
-    small_exp = NumPy.small_exp
-    monkeypatch.setattr(NumPy, "small_exp", lambda *own: powers.append(1) or small_exp(*own))
+    scaled_exp = NumPy.scaled_exp
+    monkeypatch.setattr(NumPy, "scaled_exp", lambda *own: powers.append(1) or scaled_exp(*own))
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 4, 12, 2)).astype(dtype)
     mask = create_causal_mask(12)
@@ -346,13 +346,13 @@ def test_no_more_than_a_block_exists(order, hidden):
 def test_hidden_blocks_are_passed_over(monkeypatch):
     """Under a causal mask about half of the scores are never computed."""
     computed = []
-    scores = Scores.from_products
+    scores = ScoreSpec.from_products
 
     def count(*args):
         computed.append(scores(*args))
         return computed[-1]
 
-    monkeypatch.setattr(Scores, "from_products", count)
+    monkeypatch.setattr(ScoreSpec, "from_products", count)
     x = np.ones((2, 100))
     scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
     assert len(computed) == 55

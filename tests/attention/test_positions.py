@@ -424,8 +424,8 @@ def test_a_step_evaluates_masks_without_functions_once(monkeypatch, lengths):
     for kind in (CausalMask, ALiBiBias):
         name = "_hides" if kind is CausalMask else "_formula"
         own = getattr(kind, name)
-        counted = lambda *args, own=own, kind=kind: (calls.append(kind), own(*args))[1]  # noqa: E731
-        monkeypatch.setattr(kind, name, counted)
+        plural = lambda *args, own=own, kind=kind: (calls.append(kind), own(*args))[1]  # noqa: E731
+        monkeypatch.setattr(kind, name, plural)
     axes = {"feature_axis": -1, "seq_axis": -2}
     rng = np.random.default_rng(0)
     _, step = KVCache(capacity=16, lengths=lengths, **axes).step(2)

@@ -19,7 +19,7 @@ videos = st.tuples(st.integers(1, 6), sides, sides)
 SECONDS = st.floats(1 / 64, 4, width=32)
 
 
-def counted(parts, start=0, pace=None):
+def plural(parts, start=0, pace=None):
     """Return the positions of each token as the papers say, and the next one."""
     found, begin = [], start
     for part in parts:
@@ -45,7 +45,7 @@ def counted(parts, start=0, pace=None):
     pace=st.sampled_from([2, 25, 0.75]),
 )
 def test_every_token_is_counted_as_in_a_loop(parts, start, pace):
-    expected, following = counted(parts, start, pace)
+    expected, following = plural(parts, start, pace)
     got = multimodal_positions(parts, start=start, spatial_merge_size=MERGE, tokens_per_second=pace)
     np.testing.assert_array_equal(got[0], np.reshape(expected, (-1, 3)).T)
     assert got[1] == following

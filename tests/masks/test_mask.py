@@ -34,7 +34,7 @@ from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.masks import mask as mask_module
 from positional_embeddings.masks import points
 from positional_embeddings.masks.mask import AnyMask
-from positional_embeddings.masks.points import Counted, Points, _in_small_integers
+from positional_embeddings.masks.points import Consecutive, Points, _in_small_integers
 from positional_embeddings.masks.ranges import (
     complement,
     count_positions,
@@ -203,7 +203,7 @@ def test_key_ranges_of_dilation_and_segments(data, n):
 def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
     q, ranges = np.arange(*queries), [(0, 2), (5, 6), (6, 8), (100, 400), (500, 501)]
     k = np.concat([np.arange(*own) for own in ranges])
-    hidden = mask._between(span_of(queries), span_of(*ranges), Counted(0, 501), space_of(q=q))
+    hidden = mask._between(span_of(queries), span_of(*ranges), Consecutive(0, 501), space_of(q=q))
     assert np.array_equal(hidden[..., 0], mask(q[:, None], k[None, :]))
 
 
@@ -213,7 +213,7 @@ def test_documents_of_keys_of_several_ranges(backend, shape):
     mask, space = SegmentMask(ids), space_of(q=backend.array([0]))
     for ranges in ([(0, 2), (100, 400)], [(0, 2), (5, 6), (100, 400)]):
         k = np.concat([np.arange(*own) for own in ranges])
-        hidden = mask._between(span_of((310, 320)), span_of(*ranges), Counted(0, 501), space)
+        hidden = mask._between(span_of((310, 320)), span_of(*ranges), Consecutive(0, 501), space)
         of_query, of_key = (ids.reshape(501, -1)[at] for at in (np.arange(310, 320), k))
         expected = (of_query[:, None] != of_key) | (of_query[:, None] < 0)
         np.testing.assert_array_equal(backend.numpy(hidden), expected)

@@ -61,8 +61,8 @@ def expected(positions):
 
 
 def test_a_layer_rotates_and_attends():
-    counted = [range(6)] * 2
-    np.testing.assert_allclose(LAYER(Q, K, V, sinks=SINKS), expected(counted), atol=1e-14)
+    plural = [range(6)] * 2
+    np.testing.assert_allclose(LAYER(Q, K, V, sinks=SINKS), expected(plural), atol=1e-14)
     positions = np.asarray([range(6), (3, 4, 5, 6, 7, 11)])
     found = LAYER(Q, K, V, positions=positions, sinks=SINKS)
     np.testing.assert_allclose(found, expected(positions), atol=1e-14)

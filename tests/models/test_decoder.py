@@ -187,7 +187,7 @@ def test_refused_drafts_and_beams():
     _, step = cache.step(1)
     for number, got in enumerate(attended(step, tokens, layers, slice(5, 6))):
         np.testing.assert_allclose(got, expected[number][:, :, 5:6], atol=2e-6)
-    with pytest.raises(ValueError, match="or `drafts`"):
+    with pytest.raises(ValueError, match="with `drafts`"):
         DecoderCache.empty(layers, 2, 9).step(4)[0].rewind(2)
 
 

@@ -163,7 +163,7 @@ def test_which_arrays_a_kernel_rotates(monkeypatch):
     space, out = space_of(x=x), np.empty_like(x)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: kernel)
     monkeypatch.setattr(rotate, "STREAMED_BYTES", x.nbytes)
-    assert rotate.way_for(x[:, :4], 0, RoPE(8, 5), space) is kernel
+    assert rotate.rotator_for(x[:, :4], 0, RoPE(8, 5), space) is kernel
     short = x[:, :4]
     for array, given in ((x, x), (short, None), (short, out[:, :4])):
         assert rotate.kernel_for(array, space, given) is kernel

@@ -349,10 +349,10 @@ def test_a_second_call_looks_nothing_up(monkeypatch):
     for call in calls:
         call(out=out)
 
-    def way_for(*_arguments, **_options):
+    def rotator_for(*_arguments, **_options):
         raise AssertionError
 
-    monkeypatch.setattr(rotate, "way_for", way_for)
+    monkeypatch.setattr(rotate, "rotator_for", rotator_for)
     for call, rotated in zip(calls, expected, strict=True):
         np.testing.assert_array_equal(call(), rotated)
         np.testing.assert_array_equal(call(out=out), rotated)

@@ -56,10 +56,10 @@ def test_each_coordinate_turns_its_pairs(backend, sections, frequencies, order, 
         of_one = places[..., b] if batch else places
         expected = rotated_by_coordinates(x[..., b], of_one, sections, frequencies, order)
         np.testing.assert_allclose(got[..., b], expected, atol=2 * backend.tolerance())
-    counted = backend.numpy(rope(backend.array(x), offset=1))
+    plural = backend.numpy(rope(backend.array(x), offset=1))
     same = np.broadcast_to(np.arange(1, 4), (count, 3))
     expected = rotated_by_coordinates(x[..., 0], same, sections, frequencies, order)
-    np.testing.assert_allclose(counted[..., 0], expected, atol=2 * backend.tolerance())
+    np.testing.assert_allclose(plural[..., 0], expected, atol=2 * backend.tolerance())
     moved = rope.shift(rope(backend.array(x)), 2)
     expected = rope(backend.array(x), positions=backend.array(np.tile(np.arange(2, 5), (count, 1))))
     np.testing.assert_allclose(

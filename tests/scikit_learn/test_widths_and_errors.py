@@ -209,11 +209,11 @@ def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
     y = np.sin(place) + np.random.default_rng(0).normal(0, 0.3, 400)
     sizes, in_leaf = [], Smooth._in_leaf
 
-    def counted(self, query, columns, left, *, squares):
+    def plural(self, query, columns, left, *, squares):
         sizes.append(columns.size)
         return in_leaf(self, query, columns, left, squares=squares)
 
-    monkeypatch.setattr(Smooth, "_in_leaf", counted)
+    monkeypatch.setattr(Smooth, "_in_leaf", plural)
     AttentionRegressor().fit(place[:, None], y, groups=group)
     assert max(sizes) == 10
     assert len(sizes) < 150

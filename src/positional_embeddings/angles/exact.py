@@ -14,7 +14,7 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
-from positional_embeddings.arrays.kept import constant_array, host_constant
+from positional_embeddings.arrays.kept import constant_array, host_cache
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 
@@ -24,7 +24,7 @@ def frequency_parts(frequencies: Frequencies, space: Space) -> Array:
     return constant_array(_in_fixed_point, frequencies, dtype=space.xp.float64, space=space)
 
 
-@host_constant
+@host_cache
 def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
@@ -94,7 +94,7 @@ def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
     return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
 
 
-@host_constant
+@host_cache
 def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
     """Return the five parts of frequencies (wave, coordinate)."""
     of_coordinates = np.asarray([_in_fixed_point(f) for f in frequencies])

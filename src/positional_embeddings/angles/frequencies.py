@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import new_space
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
@@ -134,14 +134,14 @@ def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
     return " ".join(next(digits[source]) for source in sources)
 
 
-@host_constant
+@host_cache
 def in_radians(frequencies: Frequencies) -> list[float]:
     """Return frequencies in radians per position, rounded."""
     with localcontext(DIGITS):
         return [float(Decimal(cycles) * TWO_PI) for cycles in frequencies.split()]
 
 
-@host_constant
+@host_cache
 def geometric_frequencies(
     dim: int,
     base: float,
@@ -162,7 +162,7 @@ def geometric_frequencies(
     return from_radians(radians, scale)
 
 
-@host_constant
+@host_cache
 def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
     """Return frequencies given in radians per position, times `scale`."""
     with localcontext(DIGITS):
@@ -170,13 +170,13 @@ def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Fr
         return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
-@host_constant
+@host_cache
 def in_cycles(frequencies: Frequencies) -> list[float]:
     """Return frequencies in cycles per position, rounded."""
     return [float(cycles) for cycles in frequencies.split()]
 
 
-@host_constant
+@host_cache
 def exact_parts(frequencies: Frequencies, grid: int, exponent: int) -> list[list[float]]:
     """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 

@@ -22,7 +22,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array, keep, once, read_only
+from positional_embeddings.arrays.kept import constant_array, get_or_make, keep, read_only
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np, quiet
 from positional_embeddings.arrays.space import Space
 
@@ -55,7 +55,7 @@ class Page:
         """Return each table with axes that broadcast against the target."""
         kind = target.feature, target.seq, len(target.shape), doubled
         make = partial(expand, self.doubled if doubled else self.tables, target, space)
-        return once(self._views, kind, make)
+        return get_or_make(self._views, kind, make)
 
     @cached_property
     def doubled(self) -> HostArray:
@@ -154,7 +154,7 @@ class PositionTables:
             if offset:
                 checks.left_out("where `positions` are given", offset=offset)
             if target.heads > 1:
-                with space.undisturbed(positions):
+                with space.compute_context(positions):
                     positions = axes.repeat_for_heads(positions, target.heads, space)
             tables = self._at_positions(positions, target.order, space, doubled=doubled)
             return expand(tables, target, space)
@@ -168,9 +168,9 @@ class PositionTables:
             # Computed in the graph, which then serves every offset, and holds no tables.
             chunks = {"chunks": (target.seq_chunks,)} if space.is_chunked else {}
             options = {"dtype": space.integer, "device": space.device, **chunks}
-            counted = space.xp.arange(offset, stop, **options)
-            counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
-            return expand(self._compute(counted, target.order, space), target, space)
+            positions = space.xp.arange(offset, stop, **options)
+            positions = space.xp.broadcast_to(positions, (*self.coordinates, count))
+            return expand(self._compute(positions, target.order, space), target, space)
         kind, on_device = (_precision(space), target.order), () if is_numpy else space.table_key
         if on_device is None:
             return expand(self._slice(kind, offset, stop), target, space)
@@ -301,7 +301,7 @@ class PositionTables:
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
         xp, shape = space.xp, positions.shape[len(self.coordinates) :]
-        with space.undisturbed(positions):
+        with space.compute_context(positions):
             if space.compiles_kernels:
                 # One launch, or two if positions have coordinates.
                 parts = frequency_parts(self.frequencies, space)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import counted, shown, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, Namespace, Shape
 from positional_embeddings.arrays.space import Space
 
@@ -237,7 +237,7 @@ def target_of(
     if dtypes.is_complex(x.dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
-        what = f"have {counted(size, 'feature')} (`{size_name}`) on axis {feature}"
+        what = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
         hint = hint_of_last(feature, shape[-1] == size, "Make the layer with")
         raise wrong_value(name, what, f"shape {shape}", hint)
     strides = space.strides(x)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import dtypes, errors, namespace
-from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespace, Shape
 from positional_embeddings.arrays.space import Space
 
@@ -148,7 +148,7 @@ def choice(name: str, value: object, options: Sequence[Any]) -> Any:
 
 def position_function(name: str, value: object) -> Callable[..., Array]:
     """Return a function of positions, which is neither a class nor a mask or a bias."""
-    if not callable(value) or isinstance(value, type | CheckedLayer):
+    if not callable(value) or isinstance(value, type | CheckedDataclass):
         raise wrong_type(name, "be a function of positions", shown(value))
     return value
 
@@ -174,9 +174,7 @@ def floating(xp: Namespace, **arrays: Array) -> None:
 def mask(name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean, and name the polarity if it is not."""
     if not dtypes.is_dtype(array.dtype, "bool", xp):
-        hint = f" Pass {name} < 0 if it would be added to scores."
-        if dtypes.is_dtype(array.dtype, "integral", xp):  # a tokenizer's, 1 at tokens
-            hint = f" Pass {name} == 0 if 1 marks what may be attended to."
+        hint = f" Pass {name} == 0 if 1 marks what is seen, {name} < 0 if it is added to scores."
         raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
 
 
@@ -217,7 +215,7 @@ def positions(name: str, array: Array, space: Space) -> None:
     dtype = dtypes.dtype_name(array.dtype)
     if dtype in ("float16", "bfloat16") and space.is_readable(array) and space.is_on_host(array):
         first = dtypes.ALL_INTEGERS[dtype]
-        with space.undisturbed(array):
+        with space.compute_context(array):
             is_far = space.is_true(space.xp.any(space.xp.abs(array) >= first))
         if is_far:
             got = next(x for x in space.to_numpy(array).ravel().tolist() if abs(x) >= first)
@@ -278,7 +276,7 @@ def within_table(
 ) -> None:
     """Check that the positions `offset` to `offset + size` lie within a table."""
     if offset + size > limit:
-        what = f"have at most {counted(limit, 'position')} (`{limit_name}`) on axis {seq}"
+        what = f"have at most {plural(limit, 'position')} (`{limit_name}`) on axis {seq}"
         raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
@@ -322,7 +320,7 @@ def one_of(literal: object) -> Callable[[str, Any], Any]:
     return lambda name, value: choice(name, value, get_args(literal))
 
 
-# Types of fields of a `CheckedLayer`.
+# Types of fields of a `CheckedDataclass`.
 FeatureCount: TypeAlias = Annotated[int, feature_count]
 PositionCount: TypeAlias = Annotated[int, position_count]
 AxisLength: TypeAlias = Annotated[int, axis_length]
@@ -332,7 +330,7 @@ Rate: TypeAlias = Annotated[float, rate]
 PositionFunction: TypeAlias = Annotated[Callable[[Array, Array], Array], position_function]
 
 
-class CheckedLayer:
+class CheckedDataclass:
     """Base of frozen dataclasses: a field of type `Annotated[..., check]` is checked by it."""
 
     _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}

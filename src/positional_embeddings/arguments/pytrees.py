@@ -49,7 +49,7 @@ def _unflatten(rest: Any, children: Iterable[Array]) -> Any:
 
 def _names(layer_type: type[Any]) -> tuple[list[str], dict[str, object]]:
     """Return the fields that are leaves, and those that are derived from these, without them."""
-    names = [f.name for f in fields(layer_type) if any(map(f.metadata.get, ("weight", "part")))]
+    names = [f.name for f in fields(layer_type) if any(map(f.metadata.get, ("array", "part")))]
     derived = {
         f.name: f.default for f in fields(layer_type) if not f.init and f.default is not MISSING
     }

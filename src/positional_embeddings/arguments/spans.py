@@ -10,7 +10,7 @@ from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 from positional_embeddings.arrays.space import Space
 
-_OF_TOKENIZER = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
+_TOKENIZER_HINT = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
 
 
 def farthest_position(space: Space) -> int:
@@ -167,7 +167,7 @@ def length_array(
 
     Lengths on a device are not read, which would wait for it.
     """
-    hint = _OF_TOKENIZER * (axis == "batch")
+    hint = _TOKENIZER_HINT * (axis == "batch")
     if hint and isinstance(lengths, list | tuple) and any(isinstance(n, list) for n in lengths):
         raise wrong_value(name, f"have shape ({axis},)", shown(lengths), hint)
     if isinstance(lengths, list | tuple | range):

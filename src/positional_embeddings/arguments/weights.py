@@ -17,10 +17,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def array_field(default: object = MISSING) -> Any:
     """Return the dataclass field of an array of a layer, to be given if there is no default."""
-    return field(default=default, repr=False, metadata={"weight": True})
+    return field(default=default, repr=False, metadata={"array": True})
 
 
-class WeightedLayer(checks.CheckedLayer):
+class ArrayDataclass(checks.CheckedDataclass):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
     _array_names: ClassVar[tuple[str, ...]] = ()
@@ -28,7 +28,7 @@ class WeightedLayer(checks.CheckedLayer):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
-        cls._array_names += tuple(name for name, f in own.items() if f.metadata.get("weight"))
+        cls._array_names += tuple(name for name, f in own.items() if f.metadata.get("array"))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -46,7 +46,7 @@ class WeightedLayer(checks.CheckedLayer):
         return state | {"_plans": {}} if "_plans" in state else state
 
     def __hash__(self) -> int:
-        options = (f for f in fields(self) if f.compare and not f.metadata.get("weight"))  # type: ignore[arg-type]
+        options = (f for f in fields(self) if f.compare and not f.metadata.get("array"))  # type: ignore[arg-type]
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 

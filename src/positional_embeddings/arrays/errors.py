@@ -28,7 +28,7 @@ def _message(name: str, requirement: str, got: object, hint: str) -> str:
     return f"`{name}` must {requirement}, got {came}.{hint}"
 
 
-def counted(count: object, noun: str) -> str:
+def plural(count: object, noun: str) -> str:
     """Return how many things there are, such as "1 query" or "2 queries"."""
     if count != 1:
         noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 from positional_embeddings.arrays import dtypes, errors
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.libraries import cupy, dask, jax, mlx, ndonnx, numpy, torch
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
@@ -134,10 +134,10 @@ def _library_name(array: object) -> str:
 def _namespace(*arrays: Array) -> Namespace:
     for array in arrays:
         _import_wrapper(_library_name(array))
-    return adapted(array_namespace(*arrays))
+    return standard_namespace(array_namespace(*arrays))
 
 
-@host_constant
+@host_cache
 @finished_before_forks
 def _import_wrapper(library: str) -> None:
     """Import the namespace that makes a library keep the standard, if there is one."""
@@ -146,7 +146,7 @@ def _import_wrapper(library: str) -> None:
 
 
 @lru_cache
-def adapted(xp: Namespace) -> Namespace:
+def standard_namespace(xp: Namespace) -> Namespace:
     """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
     return _library_of_namespace(xp).namespace(xp)
 

@@ -12,11 +12,11 @@ from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")
 
-# Bytes of results that each `host_constant` keeps, more only for a single result that is larger.
+# Bytes of results that each `host_cache` keeps, more only for a single result that is larger.
 _MOST_BYTES = 2**25
 
 
-def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
+def host_cache(function: Callable[..., Result]) -> Callable[..., Result]:
     """Keep the results of a function from numbers and text to numbers and text.
 
     PyTorch does not look into it when it compiles: the result is a constant to it.
@@ -76,7 +76,7 @@ def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 
             kept.pop(old, None)
 
 
-def once(kept: dict[Any, Any] | None, key: Hashable, find: Callable[[], Result]) -> Result:
+def get_or_make(kept: dict[Any, Any] | None, key: Hashable, find: Callable[[], Result]) -> Result:
     """Return what is kept for a key, or what `find` returns, which is then kept."""
     found: Result | None = None if kept is None else kept.get(key)
     if found is None:
@@ -90,7 +90,7 @@ _constants: dict[Any, Array] = {}
 
 
 def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: Space) -> Array:
-    """Return what a `host_constant` makes of values as an array, for computing with it alone.
+    """Return what a `host_cache` makes of values as an array, for computing with it alone.
 
     Where arrays may be kept it is, so that later calls copy nothing to a device.
     """
@@ -100,13 +100,13 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     def find() -> Array:
         return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
 
-    return once(_constants, key, find)
+    return get_or_make(_constants, key, find)
 
 
 _PLAIN = {np.ndarray, type(None)}
 
 
-def form_of(*arrays: Any) -> tuple[Any, ...] | None:
+def signature_of(*arrays: Any) -> tuple[Any, ...] | None:
     """Return shapes and dtypes of arrays of NumPy, or None, by which a plan is known.
 
     It is None if one of them is something else, or PyTorch compiles.

@@ -61,7 +61,7 @@ class Space:
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
-    exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
+    exponent_unit = 1.0  # `scaled_exp` takes exponents in multiples of its reciprocal
 
     @staticmethod
     def namespace(xp: Namespace) -> Namespace:
@@ -173,13 +173,13 @@ class Space:
 
     # Functions that a library computes faster, or wrongly, as the standard spells them.
 
-    def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
+    def apply(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
         """Return ``function(x, *others)``, written to `x` itself if the library can."""
         return function(x, *others)
 
-    def small_exp(self, x: Array) -> Array:
+    def scaled_exp(self, x: Array) -> Array:
         """Return ``exp(x / exponent_unit)``, far from overflow and underflow; may overwrite `x`."""
-        return self.into(self.xp.exp, x)
+        return self.apply(self.xp.exp, x)
 
     def astype(self, x: Array, dtype: Dtype) -> Array:
         """Return an array in a dtype, itself if it has it."""
@@ -189,7 +189,7 @@ class Space:
         """Return ``rows @ table``."""
         return rows @ table
 
-    def multiply(self, rows: Array, table: Array) -> Array:
+    def grouped_matmul(self, rows: Array, table: Array) -> Array:
         """Return ``rows @ table``, in one product for query heads that share a key head."""
         if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
             return self.matmul(rows, table)
@@ -214,12 +214,12 @@ class Space:
         order.insert(target % x.ndim, order.pop(source))
         return self.xp.permute_dims(x, order)
 
-    def highest(self, x: Array) -> Array:
+    def row_max(self, x: Array) -> Array:
         """Return the maximum along the last axis, which stays; no less than any finite number."""
         least = float(self.xp.finfo(x.dtype).min)
         return self.clip(self.xp.max(x, axis=-1, keepdims=True), least)
 
-    def total(self, x: Array, initial: float = 0.0) -> Array:
+    def row_sum(self, x: Array, initial: float = 0.0) -> Array:
         """Return `initial` and the sum along the last axis, which stays."""
         total = self.xp.sum(x, axis=-1, keepdims=True)
         return total + initial if initial else total
@@ -305,7 +305,7 @@ class Space:
         """Return a context without warnings of many chunks, as pairs of positions have."""
         return nullcontext()
 
-    def undisturbed(self, x: Array) -> AbstractContextManager[object]:  # noqa: ARG002
+    def compute_context(self, x: Array) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context in which products have the dtype of their operands, and nothing warns.
 
         A library with a current device computes on the device of `x` there.
@@ -333,7 +333,7 @@ class Space:
         return None
 
 
-class Forwarding:
+class NamespaceProxy:
     """A namespace that has the names of a library, but for those that it defines itself."""
 
     def __init__(self, library: Namespace) -> None:

@@ -1,25 +1,25 @@
 """Attention from all scores at once."""
 
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.attention.scores import Scores, without_nonfinite
+from positional_embeddings.attention.scores import ScoreSpec, without_nonfinite
 from positional_embeddings.attention.softmax import products, softmax, weighted_sums
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    space, queries, seen = scores.space, scores.layout.queries, scores.seen
-    if seen is not scores.layout.keys:
+    space, queries, seen = spec.space, spec.layout.queries, spec.seen
+    if seen is not spec.layout.keys:
         key, value = seen.take(key, -2, space), seen.take(value, -2, space)
-    if not scores.may_hide:
-        logits = scores.from_products(products(query, key, space, scores.scale))
-        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
+    if not spec.may_hide:
+        logits = spec.from_products(products(query, key, space, spec.scale))
+        weights, lse = softmax(logits, space, spec.sinks, with_lse=spec.with_lse)
         return weighted_sums(weights, value, space), lse
-    mask = scores.mask_between(queries, seen) if scores.is_masked else None
-    return attend_seen(scores, query, key, value, mask, scores.bias_between(queries, seen))
+    mask = spec.mask_between(queries, seen) if spec.is_masked else None
+    return attend_seen(spec, query, key, value, mask, spec.bias_between(queries, seen))
 
 
 def attend_seen(
-    scores: Scores, query: Array, key: Array, value: Array, mask: Array, bias: Array
+    spec: ScoreSpec, query: Array, key: Array, value: Array, mask: Array, bias: Array
 ) -> tuple[Array, Array]:
     """Return what `attend` does, where a mask or a bias may hide keys.
 
@@ -27,43 +27,41 @@ def attend_seen(
     In a decoding step they are much smaller than the keys and the values, so that checking them
     is cheaper; both are checked together, at one wait for a device.
     """
-    space = scores.space
+    space = spec.space
     if space.is_readable(query) and not space.compiles_kernels:
-        logits = products(query, key, space, scores.scale)
+        logits = products(query, key, space, spec.scale)
         checked = space.sum_of_all(logits)
-        to_add = None if bias is None else scores.bias_to_add(bias)
-        logits = scores.from_products(logits, None, mask, to_add)
-        weights, lse = softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
+        to_add = None if bias is None else spec.bias_to_add(bias)
+        logits = spec.from_products(logits, None, mask, to_add)
+        weights, lse = softmax(logits, space, spec.sinks, with_lse=spec.with_lse)
         output = weighted_sums(weights, value, space)
         if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     key, value, nonfinite = without_nonfinite(key, value, space)
-    weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
-    return space.multiply(weights, value), lse
+    weights, lse = _weights(spec, query, key, mask, bias, nonfinite)
+    return space.grouped_matmul(weights, value), lse
 
 
-def weights(scores: Scores, query: Array, key: Array) -> Array:
+def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    pairs = scores.layout.queries, scores.layout.keys
-    return weights_seen(
-        scores, query, key, scores.mask_between(*pairs), scores.bias_between(*pairs)
-    )
+    pairs = spec.layout.queries, spec.layout.keys
+    return weights_seen(spec, query, key, spec.mask_between(*pairs), spec.bias_between(*pairs))
 
 
-def weights_seen(scores: Scores, query: Array, key: Array, mask: Array, bias: Array) -> Array:
+def weights_seen(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
     """Return what `weights` does, where a mask or a bias may hide keys."""
-    key, nonfinite = scores.space.astype(key, scores.space.dtype), None
+    key, nonfinite = spec.space.astype(key, spec.space.dtype), None
     if not (mask is None and bias is None):
-        key, _, nonfinite = without_nonfinite(key, key, scores.space)
-    return _weights(scores, query, key, mask, bias, nonfinite)[0]
+        key, _, nonfinite = without_nonfinite(key, key, spec.space)
+    return _weights(spec, query, key, mask, bias, nonfinite)[0]
 
 
 def _weights(
-    scores: Scores, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
+    spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
 ) -> tuple[Array, Array]:
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
-    space = scores.space
-    logits = products(query, key, space, scores.scale)
-    logits = scores.from_products(logits, nonfinite, *scores.hidden_and_bias(mask, bias))
-    return softmax(logits, space, scores.sinks, with_lse=scores.with_lse)
+    space = spec.space
+    logits = products(query, key, space, spec.scale)
+    logits = spec.from_products(logits, nonfinite, *spec.hidden_and_bias(mask, bias))
+    return softmax(logits, space, spec.sinks, with_lse=spec.with_lse)

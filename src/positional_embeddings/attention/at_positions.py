@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import Span, position_array
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import NOTHING, outside_ring
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Counted, Points
+from positional_embeddings.masks.points import Consecutive, Points
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
 
 # Ranges of fewer keys than this are not worth parts of their own.
@@ -82,7 +82,7 @@ class Positions(NamedTuple):
         """Return the position of the first of consecutive queries, if keys count from 0."""
         return None if self.on_host is None else self.on_host.first
 
-    def apply(self, rules: Any, space: Space) -> tuple[Any, "Counted | Positions"]:
+    def apply(self, rules: Any, space: Space) -> tuple[Any, "Consecutive | Positions"]:
         """Return rules with what a ring hides, and where queries and keys are, if that is counted.
 
         Where positions are given there is a mask: one rule for what is not finite.
@@ -94,14 +94,14 @@ class Positions(NamedTuple):
             self._check_indices("mask", mask)
             self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
-            for part in mask._parts():
+            for part in mask._leaves():
                 part._check_places(self, space)
             if slots and slots.window is not None and not space.is_compiling:
                 _check_shown(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             of_ring = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = of_ring if mask is None else mask | of_ring
-        at = self if self.first is None else Counted(self.first, self.keys.shape[0])
+        at = self if self.first is None else Consecutive(self.first, self.keys.shape[0])
         mask = NOTHING if mask is None else mask
         return rules if mask is rules.mask else rules._replace(mask=mask), at
 
@@ -178,7 +178,7 @@ class Positions(NamedTuple):
 
 def _check_shown(mask: Mask, window: int, sinks: int) -> None:
     """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
-    parts, kept = mask._parts(), (sinks, window)
+    parts, kept = mask._leaves(), (sinks, window)
     for part in parts:
         part._check_ring(window)
     for last in {n for part in parts for n in part._far_queries(_FAR)}:
@@ -203,8 +203,8 @@ def positions_of(
     feature, seq = of_q
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
-            of_queries = f"of {counted(q.shape[seq], 'query')}"
-            what = f"be given for {counted(k.shape[seq], 'key')} {of_queries}"
+            of_queries = f"of {plural(q.shape[seq], 'query')}"
+            what = f"be given for {plural(k.shape[seq], 'key')} {of_queries}"
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
@@ -213,7 +213,7 @@ def positions_of(
     queries = _rows("positions", positions, tuple(q.shape), feature, seq, space)
     keys = _rows("key_positions", key_positions, k_shape, feature, seq, space)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
-        what = f"be for {counted(queries.shape[1], 'sequence')}, as `positions` are"
+        what = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
     of_all, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
     if all(values is not None and values.size > 0 for values in on_host):
@@ -236,7 +236,7 @@ def _rows(
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:
-        raise wrong_value(name, f"have {counted(target[seq], 'position')}", f"shape {shape}")
+        raise wrong_value(name, f"have {plural(target[seq], 'position')}", f"shape {shape}")
     rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
     if batch is None:
         return rows[:, None]

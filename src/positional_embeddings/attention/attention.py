@@ -7,29 +7,29 @@ from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import form_of, once
+from positional_embeddings.arrays.kept import get_or_make, signature_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
-    all_seen,
     at_once,
     blocks,
     dask_chunks,
     gathered,
     jax_scan,
     on_cupy,
+    unmasked,
 )
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.attention.rules import Options, Rules, ScoreFunction
-from positional_embeddings.attention.scores import Scores, scores_of
+from positional_embeddings.attention.scores import ScoreSpec, spec_of
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
 # From queries, keys and values (..., sequence, feature) to the output and the logarithm of the sum
 # of exponentials, which is None unless it is asked for.
-Way: TypeAlias = Callable[[Scores, Array, Array, Array], tuple[Array, Array]]
+Algorithm: TypeAlias = Callable[[ScoreSpec, Array, Array, Array], tuple[Array, Array]]
 
-Prepared: TypeAlias = tuple[Scores, Way]
+PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 
 # Scores are few, however many they are, if the keys have this many times as many numbers
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
@@ -231,17 +231,18 @@ def scaled_dot_product_attention(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    prepare = planned if isinstance(positions, KVStep) else prepared
-    return compute(*prepare(q, k, v, rules, options), q, k, v)
+    is_step = isinstance(positions, KVStep)
+    spec, algorithm = (prepare_in_step if is_step else prepare)(q, k, v, rules, options)
+    return compute(spec, algorithm, q, k, v)
 
 
-def compute(scores: Scores, way: Way, q: Array, k: Array, v: Array) -> Any:
+def compute(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    space, layout = scores.space, scores.layout
-    with space.undisturbed(q):
-        output, lse = way(scores, *layout.rows((q, k, v), space))
+    space, layout = spec.space, spec.layout
+    with space.compute_context(q):
+        output, lse = algorithm(spec, *layout.batched((q, k, v), space))
         output = layout.restored(output, q.dtype, space)
-    return (output, layout.lse(lse, space)) if scores.with_lse else output
+    return (output, layout.lse(lse, space)) if spec.with_lse else output
 
 
 def attention_weights(
@@ -331,50 +332,50 @@ def attention_weights(
     """
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa)
-    scores = scores_of({"q": q, "k": k}, rules, options)
-    space, layout = scores.space, scores.layout
-    if checks.boolean("listed", listed) and not scores.has_lists:
+    spec = spec_of({"q": q, "k": k}, rules, options)
+    space, layout = spec.space, spec.layout
+    if checks.boolean("listed", listed) and not spec.has_lists:
         what = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
         raise wrong_value("listed", what, "True")
-    with space.undisturbed(q):
-        way: Any = on_cupy if space.compiles_kernels else at_once
-        way = gathered if listed else way
-        weights = way.weights(scores, *layout.rows((q, k), space))
+    with space.compute_context(q):
+        weigh = on_cupy.weights if space.compiles_kernels else at_once.weights
+        weigh = gathered.weights if listed else weigh
+        weights = weigh(spec, *layout.batched((q, k), space))
         return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
 
 
-def planned(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Prepared:
-    """Do what `prepared` does in the step of a cache, which has a plan for each form of call."""
-    form = _form(q, k, v, rules, options)
+def prepare_in_step(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> PreparedCall:
+    """Do what `prepare` does in the step of a cache, which has a plan for each form of call."""
+    form = _key(q, k, v, rules, options)
     if form is None:
-        return prepared(q, k, v, rules, options)
-    find = partial(prepared, q, k, v, rules, options, is_kept=True)
-    scores, way = once(rules.positions._plans, form, find)
-    return scores.with_sinks(rules.sinks), way
+        return prepare(q, k, v, rules, options)
+    find = partial(prepare, q, k, v, rules, options, is_kept=True)
+    spec, algorithm = get_or_make(rules.positions._plans, form, find)
+    return spec.with_sinks(rules.sinks), algorithm
 
 
-def prepared(
+def prepare(
     q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
-) -> Prepared:
-    """Check a call, and return its scores and the way to compute.
+) -> PreparedCall:
+    """Check a call, and return what its scores are and the algorithm that computes them.
 
     Nothing is kept of a call but in the step of a cache. What is kept for further calls has arrays
     for mask and bias, which are not asked again.
     """
-    scores = scores_of({"q": q, "k": k, "v": v}, rules, options)
-    way = choose(scores, q, k, v)
-    if is_kept and way is at_once.attend:
-        with scores.space.undisturbed(q):
-            scores = scores.with_arrays()
-    return scores, way
+    spec = spec_of({"q": q, "k": k, "v": v}, rules, options)
+    algorithm = choose(spec, q, k, v)
+    if is_kept and algorithm is at_once.attend:
+        with spec.space.compute_context(q):
+            spec = spec.with_arrays()
+    return spec, algorithm
 
 
-def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
+def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a step knows a call by, None if another such call may differ.
 
     A mask of numbers is known by its value, a bias by itself.
     """
-    arrays = form_of(q, k, v, rules.sinks)
+    arrays = signature_of(q, k, v, rules.sinks)
     of_rules = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
     asked = *of_rules, *options
     form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
@@ -385,36 +386,36 @@ def _form(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple
     return None if arrays is None else form
 
 
-def choose(scores: Scores, q: Array, k: Array, v: Array) -> Way:
-    """Return the way to compute: at once, in blocks, by lists, kernels, loops, or chunk by chunk.
+def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
+    """Return the algorithm: at once, in blocks, by lists, kernels, loops, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    space, layout, block_size = scores.space, scores.layout, scores.block_size
-    in_chunks = space.is_chunked and not scores.has_lists
-    if in_chunks and _have_known_chunks((q, k, v, scores.mask, scores.bias), space):
+    space, layout, block_size = spec.space, spec.layout, spec.block_size
+    in_chunks = space.is_chunked and not spec.has_lists
+    if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), space):
         return dask_chunks.attend
-    q_len, k_len, seen = layout.queries.size, layout.keys.size, scores.seen.size
+    q_len, k_len, seen = layout.queries.size, layout.keys.size, spec.seen.size
     count = float("nan") if seen is None else layout.scores_per_key * seen
     if 0 in (count, v.shape[layout.feature]):
         return at_once.attend
-    if scores.has_lists or space.compiles_kernels:
-        return gathered.attend if scores.has_lists else on_cupy.attend
+    if spec.has_lists or space.compiles_kernels:
+        return gathered.attend if spec.has_lists else on_cupy.attend
     is_traced = space.loops() is not None
     numbers = float("nan") if None in k.shape else prod(k.shape)
     is_few = count <= numbers // NUMBERS_OF_KEYS_FOR_A_SCORE or count <= (
         jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
     )
     if block_size is None and is_few:
-        return all_seen.attend if scores.is_plain else at_once.attend
+        return unmasked.attend if spec.is_plain else at_once.attend
     if is_traced:
         # Without a loop a sharded sequence stays so.
-        is_one_block = jax_scan.block_size(scores) >= max(q_len, k_len)
+        is_one_block = jax_scan.block_size(spec) >= max(q_len, k_len)
         return at_once.attend if is_one_block else jax_scan.attend
     # Where nothing is computed yet, blocks that no mask leaves out only make a longer program. All
     # scores at once take four times as long to train (2,048 queries of PyTorch).
     is_eager = space.supports_inplace(q, k, v) or space.is_readable(q)
-    has_blocks = block_size is not None or scores.has_reach or is_eager
+    has_blocks = block_size is not None or spec.has_reach or is_eager
     return blocks.attend if has_blocks else at_once.attend
 
 

@@ -10,8 +10,8 @@ from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
-from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan, row_lengths
-from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
+from positional_embeddings.attention.plan import KeyBlock, QueryBlock, batch_lengths, plan
+from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
 
 # Scores of a block: few enough for a core's cache (`benchmarks/bench.py`), or enough to be worth
@@ -35,7 +35,7 @@ Slices = tuple[slice, ...]
 class Inputs(NamedTuple):
     """What blocks are cut from."""
 
-    scores: Scores
+    spec: ScoreSpec
     query: Array
     key: Array  # finite if a mask or a bias may hide some, as the values are
     value: Array
@@ -64,27 +64,27 @@ def most_scores(query: Array, space: Space) -> int:
     return MOST_SCORES_ON_HOST if space.is_on_host(query) else MOST_SCORES_ON_DEVICE
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    blocks, inputs = _query_blocks(scores, query, key), inputs_of(scores, query, key, value)
-    if not scores.with_lse:
+    blocks, inputs = _query_blocks(spec, query, key), inputs_of(spec, query, key, value)
+    if not spec.with_lse:
         return _joined(inputs, blocks, OnlineSoftmax.means), None
     both = _joined(inputs, blocks, OnlineSoftmax.means_and_lse, more=1)
     return both[..., :-1], both[..., -1:]
 
 
-def partial_sums(scores: Scores, query: Array, key: Array, value: Array) -> Array:
+def partial_sums(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Array:
     """Return what other keys can be added to, the `columns` of an `OnlineSoftmax`."""
-    blocks, inputs = _query_blocks(scores, query, key), inputs_of(scores, query, key, value)
+    blocks, inputs = _query_blocks(spec, query, key), inputs_of(spec, query, key, value)
     return _joined(inputs, blocks, OnlineSoftmax.columns, more=2)
 
 
-def _query_blocks(scores: Scores, query: Array, key: Array) -> list[QueryBlock]:
+def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
-    most, count = most_scores(query, scores.space), prod(row_lengths(query, key))
-    reach = scores.reach if scores.has_reach else None
-    lengths = query.shape[-2], key.shape[-2], scores.block_size
-    return plan(*lengths, most, reach, scores.global_queries(), count)
+    most, count = most_scores(query, spec.space), prod(batch_lengths(query, key))
+    reach = spec.reach if spec.has_reach else None
+    lengths = query.shape[-2], key.shape[-2], spec.block_size
+    return plan(*lengths, most, reach, spec.global_queries(), count)
 
 
 def _joined(
@@ -97,8 +97,8 @@ def _joined(
 
     There are as many columns as features of the values, and some `more`.
     """
-    space, query, value = inputs.scores.space, inputs.query, inputs.value
-    rows = row_lengths(query, inputs.key)
+    space, query, value = inputs.spec.space, inputs.query, inputs.value
+    rows = batch_lengths(query, inputs.key)
     if not space.supports_inplace(query, inputs.key, value):
         whole = tuple(slice(0, n) for n in rows)
         parts: list[tuple[slice, Array]] = []
@@ -133,9 +133,9 @@ def _joined(
     return output
 
 
-def inputs_of(scores: Scores, query: Array, key: Array, value: Array) -> Inputs:
+def inputs_of(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Inputs:
     """Return what to cut blocks from."""
-    space = scores.space
+    space = spec.space
     xp = space.xp
     key, value = (_features_contiguous(x, space) for x in (key, value))
     max_square = nonfinite = None
@@ -144,12 +144,12 @@ def inputs_of(scores: Scores, query: Array, key: Array, value: Array) -> Inputs:
     ):
         max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
-    if scores.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
+    if spec.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
-    if not (scores.bias is None and scores.softcap is None and _are_small(scores.sinks, space)):
+    if not (spec.bias is None and spec.softcap is None and _are_small(spec.sinks, space)):
         max_square = None
-    headroom = log(2 * scores.layout.keys.size)
-    return Inputs(scores, query, key, value, nonfinite, max_square, headroom)
+    headroom = log(2 * spec.layout.keys.size)
+    return Inputs(spec, query, key, value, nonfinite, max_square, headroom)
 
 
 def _attend_rows(
@@ -160,7 +160,7 @@ def _attend_rows(
     Hidden blocks of keys are skipped, but for one if gradients are recorded: the zeros of a query
     that attends to nothing have a gradient, too.
     """
-    if inputs.scores.space.records_gradients:
+    if inputs.spec.space.records_gradients:
         *others, last = block.key_blocks or (_FIRST_KEY,)
         block = block._replace(key_blocks=(*others, last._replace(is_required=True)))
     rows = [_start(inputs, group, block.queries) for group in groups]
@@ -169,9 +169,9 @@ def _attend_rows(
 
 def _start(inputs: Inputs, group: Slices, queries: Span) -> _Rows:
     """Return the scaled queries of a block, and their state before the first key."""
-    scores, space, xp = inputs.scores, inputs.scores.space, inputs.scores.space.xp
+    spec, space, xp = inputs.spec, inputs.spec.space, inputs.spec.space.xp
     query = queries.take(slice_broadcast(inputs.query, group), -2, space)
-    query = _features_contiguous(query, space) * scores.scale
+    query = _features_contiguous(query, space) * spec.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": space.dtype, "device": space.device}
     sums, total = (xp.zeros((*shape, n), **like) for n in (inputs.value.shape[-1], 1))
@@ -180,7 +180,7 @@ def _start(inputs: Inputs, group: Slices, queries: Span) -> _Rows:
         bound = xp.max(xp.vecdot(query, query)) * inputs.max_square
         if space.is_true(bound <= _SMALL_SCORE**2):
             query, running_max = query * space.exponent_unit, None
-    sinks = slice_broadcast(scores.sinks, group)
+    sinks = slice_broadcast(spec.sinks, group)
     state = OnlineSoftmax(sums, total, running_max).with_sinks(sinks, space)
     return _Rows(group, query, state)
 
@@ -189,20 +189,20 @@ def _meet_keys(
     inputs: Inputs, rows: list[_Rows], block: QueryBlock
 ) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
     """Yield queries of a block, and their states after its keys and the keys of its parts."""
-    scores, space = inputs.scores, inputs.scores.space
+    spec, space = inputs.spec, inputs.spec.space
     for keys, is_masked, is_required in block.key_blocks:
-        mask = scores.mask_between(block.queries, keys) if is_masked else None
-        bias = scores.bias_between(block.queries, keys)
+        mask = spec.mask_between(block.queries, keys) if is_masked else None
+        bias = spec.bias_between(block.queries, keys)
         for i, (group, query, state) in enumerate(rows):
             parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
-            hidden, bias_to_add = scores.hidden_and_bias(*parts)
-            hides_all, hidden = _what_it_hides(hidden, scores)
+            hidden, bias_to_add = spec.hidden_and_bias(*parts)
+            hides_all, hidden = _what_it_hides(hidden, spec)
             if hides_all and not is_required:
                 continue
             both = inputs.key, inputs.value
             key, value = (keys.take(slice_broadcast(x, group), -2, space) for x in both)
             nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, space)
-            logits = scores.from_products(products(query, key, space), nonfinite, None, bias_to_add)
+            logits = spec.from_products(products(query, key, space), nonfinite, None, bias_to_add)
             after = state.update(logits, hidden, value, inputs.headroom, space)
             rows[i] = _Rows(group, query, after)
             del logits  # so that the next ones take the same memory, which is in the cache
@@ -215,19 +215,19 @@ def _meet_keys(
         start = stop
 
 
-def _what_it_hides(mask: Array, scores: Scores) -> tuple[bool, Array]:
+def _what_it_hides(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
     """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
 
     That is asked to save time. A device is waited for only where no mask has planned the blocks:
     those are seldom hidden.
     """
-    space = scores.space
+    space = spec.space
     if mask is None:
         return False, None
     on_host = space.is_on_host(mask)
     if on_host and space.is_true(~space.xp.any(mask)):
         return False, None
-    return (on_host or not scores.has_reach) and space.is_true(space.xp.all(mask)), mask
+    return (on_host or not spec.has_reach) and space.is_true(space.xp.all(mask)), mask
 
 
 def _are_small(sinks: Array, space: Space) -> bool:

@@ -7,23 +7,23 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
-from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import counted, shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import form_of, once
+from positional_embeddings.arrays.kept import get_or_make, signature_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
-from positional_embeddings.attention.slots import NewTokens, Slots, Write
-from positional_embeddings.attention.store import NEW_ONLY, Branch, BufferAxes, Moves, Update, track
+from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
+from positional_embeddings.attention.store import Branch, BufferAxes, Update, WritePlan, advance
 from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
-POSITIONS = "positions` of a cache, whose library is its `xp="
+POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="
 
 # The way on, in errors, where tokens have no slots.
-_FULL = (
+_FULL_HINT = (
     " Make the cache with as many slots as the longest sequence has tokens, or a `KVCache` with"
     " `window`, the number of newest keys that a query sees: a ring, which forgets the others."
 )
@@ -32,7 +32,7 @@ _FULL = (
 _MOST_SHOWN = 16
 
 
-class _Value(WeightedLayer):
+class _Value(ArrayDataclass):
     """Base of values: copies and pickles have read-only arrays, and know of no buffers."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,13 +127,13 @@ class KVCache(_Value):
     seq_axis: int | None = None
     lengths: Any = array_field()
     # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
-    _oldest: Array = field(default=None, init=False, metadata={"weight": True})
+    _oldest: Array = field(default=None, init=False, metadata={"array": True})
     # The branch whose first tokens it needs in buffers, and that in which its steps go on: the same
     # one if a step has made the cache.
     _needed: Branch | None = field(default=None, init=False, compare=False)
     _branch: Branch | None = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
-    _like: Array = field(default=None, init=False, metadata={"weight": True})
+    _like: Array = field(default=None, init=False, metadata={"array": True})
     _slots: Slots = field(init=False, repr=False)
     # Whether sequences come before slots in buffers of four axes.
     _is_batch_first: bool = field(init=False, repr=False)
@@ -253,11 +253,11 @@ class KVCache(_Value):
         array([0, 1, 2])
         """
         space = space_of(like=self._like)
-        first = None if is_several(tokens) else self._next_position(space)
+        first = None if is_sequence(tokens) else self._next_position(space)
         if first is not None:
             stop = first + checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
             if stop <= self.capacity:
-                return self._counted(first, stop, space)
+                return self._uniform_step(first, stop, space)
         new = self._new_tokens(tokens, space)
         lengths, oldest = new.after[:, 0], new.oldest[:, 0]
         if self._slots.window is not None:
@@ -291,7 +291,7 @@ class KVCache(_Value):
         first, *others = {*self.lengths.tolist()}
         return first if space.can_write and not others else None
 
-    def _counted(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
+    def _uniform_step(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
         cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._next_branch())
         queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
@@ -312,18 +312,18 @@ class KVCache(_Value):
         """Check the tokens of a step, and return them at their positions."""
         mask: Array = None
         state = [self.lengths, self._oldest]
-        if is_several(tokens):
+        if is_sequence(tokens):
             mask, batch = numbers_of("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
-            xp, (lengths, oldest, mask) = together(space, *state, mask)
+            xp, (lengths, oldest, mask) = in_one_library(space, *state, mask)
             if xp is np and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
             before, oldest = lengths[:, None], oldest[:, None]
             positions = before + xp.cumulative_sum(mask, axis=1) - 1
         else:
             count = checks.axis_length("tokens", tokens)
-            xp, (lengths, oldest) = together(space, *state)
+            xp, (lengths, oldest) = in_one_library(space, *state)
             are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
             rows, device = slice(1 if are_alike else None), None if xp is np else space.device
             before, oldest = lengths[rows, None], oldest[rows, None]
@@ -345,7 +345,8 @@ class KVCache(_Value):
             return
         what, hint = f"keep positions below {most}", ""
         if not is_ring:
-            what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ONLY
+            what = f"fit into the slots that `capacity` = {most} leaves"
+            hint = _FULL_HINT + NEW_HINT
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         raise wrong_value("tokens", what, f"{longest - held} after {held} at index {row}", hint)
@@ -415,22 +416,22 @@ class KVCache(_Value):
         >>> cache.rewind([0, 2]).lengths
         array([5, 3])
         """
-        several = counts if is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
+        several = counts if is_sequence(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
         numbers = numbers_of("counts", several)
         if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
             what = f"have shape {tuple(self.lengths.shape)}"
             raise wrong_value("counts", what, tuple(numbers.shape))
         space = space_of(like=self._like)
-        xp, (numbers, lengths, oldest) = together(space, numbers, self.lengths, self._oldest)
+        xp, (numbers, lengths, oldest) = in_one_library(space, numbers, self.lengths, self._oldest)
         after = lengths - numbers
         if xp is np:
             for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= count <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
-            if numbers.any() and (lost := self._slots.lost(oldest, after)):
+            if numbers.any() and (count := self._slots.overwritten(oldest, after)):
                 what = "leave the keys that the next query needs"
-                came = f"{shown(numbers.tolist())}: the ring has overwritten {lost} of them"
-                hint = " Give `empty` a `window` and a `capacity` above it, or `drafts`."
+                came = f"{shown(numbers.tolist())}: the ring has overwritten {count} of them"
+                hint = " Make it with a `capacity` above `window`, or a DecoderCache with `drafts`."
                 raise wrong_value("counts", what, came, hint)
         return self._with(after, xp.minimum(oldest, after))
 
@@ -468,7 +469,7 @@ class KVCache(_Value):
             what = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", what, tuple(indices.shape))
         space = space_of(like=self._like)
-        xp, (indices, lengths, oldest) = together(space, indices, self.lengths, self._oldest)
+        xp, (indices, lengths, oldest) = in_one_library(space, indices, self.lengths, self._oldest)
         if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         taken = self._with(xp.take(lengths, indices), xp.take(oldest, indices))
@@ -485,7 +486,7 @@ class KVCache(_Value):
         return cache
 
 
-class MadeByCache(WeightedLayer):
+class MadeByCache(ArrayDataclass):
     """Base of steps, which `step` of a cache makes."""
 
     __signature__ = Signature()
@@ -529,7 +530,7 @@ class KVStep(MadeByCache, _Value):
     # What to write to buffers; or where their slots get their keys from, if they cannot be written
     # to, or a trace does not know.
     _writes: tuple[Write, ...] | None = field(init=False)
-    _source: Array = field(init=False, metadata={"weight": True})
+    _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
     _on_host: OnHost | None = field(default=None, init=False, compare=False)
     # What moves, and what attends, by the forms of calls with arrays of NumPy.
@@ -586,14 +587,14 @@ class KVStep(MadeByCache, _Value):
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
-        return self._moved(buffer, new, self._moves(buffer, new))
+        return self._write(buffer, new, self._write_plan(buffer, new))
 
-    def _moved(self, buffer: Array, new: Array, moves: Moves) -> tuple[Any, Any]:
+    def _write(self, buffer: Array, new: Array, moves: WritePlan) -> tuple[Any, Any]:
         """Do what `store` does, by the plan of what moves."""
         written: Array = buffer
         joined: Array = None
         space = moves.axes.space
-        held = track(buffer, self._update, space, self._plans)
+        held = advance(buffer, self._update, space, self._plans)
         if self._is_joined or moves.writes is None:
             joined = space.xp.concat([written[moves.read], new], axis=moves.axes.seq)
         if moves.writes is not None:
@@ -612,20 +613,20 @@ class KVStep(MadeByCache, _Value):
             held.record_in(slots, space)
         return slots, keys
 
-    def _seen(self, buffer: Array, new: Array, moves: Moves) -> Array:
+    def _seen(self, buffer: Array, new: Array, moves: WritePlan) -> Array:
         """Return an array like what queries will get, to check an attention before `new` moves."""
         seen = buffer[moves.read]
         if self._is_joined:
             seen = moves.axes.space.xp.concat([seen, new], axis=moves.axes.seq)
         return seen
 
-    def _moves(self, buffer: Array, new: Array) -> Moves:
+    def _write_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
-        form: Any = form_of(buffer, new)
+        form: Any = signature_of(buffer, new)
         form = None if buffer is None else form and (*form, buffer.flags.writeable)
-        return once(self._plans, form, lambda: self._checked_moves(buffer, new))
+        return get_or_make(self._plans, form, lambda: self._checked_plan(buffer, new))
 
-    def _checked_moves(self, buffer: Array, new: Array) -> Moves:
+    def _checked_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Check a buffer and what is new, and return what to write and to read."""
         cache, of_buffer = self._cache, self._checked_axes(buffer, new)
         seq = int(cache._is_batch_first)  # axis of the sequence in positions
@@ -638,12 +639,12 @@ class KVStep(MadeByCache, _Value):
                 (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
                 for row, slot, token, n in self._writes
             ]
-        return Moves(of_buffer, writes, of_buffer.part(0, size))
+        return WritePlan(of_buffer, writes, of_buffer.part(0, size))
 
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache = self._cache
-        space = space_of(buffer=buffer, new=new, **{POSITIONS: cache._like})
+        space = space_of(buffer=buffer, new=new, **{POSITIONS_LABEL: cache._like})
         shape = list(buffer.shape)
         feature, seq = axes.feature_and_seq_axis(
             cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
@@ -655,14 +656,14 @@ class KVStep(MadeByCache, _Value):
         elif (batch < seq) != cache._is_batch_first:
             what = "have the sequences on the same side of the slots as with 4 axes"
         elif shape[seq] < cache.capacity:
-            what = f"have {counted(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
+            what = f"have {plural(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
         elif shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
-            what = f"have {counted(rows, 'sequence')} on axis {batch}"
+            what = f"have {plural(rows, 'sequence')} on axis {batch}"
         if what:
             raise wrong_value("buffer", what, f"shape {tuple(shape)}")
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
-            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ONLY)
+            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_HINT)
         if new.dtype != buffer.dtype:
             required = f"have the dtype of `buffer`, {dtypes.dtype_name(buffer.dtype)}"
             raise wrong_type("new", required, dtypes.dtype_name(new.dtype))
@@ -675,16 +676,16 @@ class KVStep(MadeByCache, _Value):
         cache = self._cache
         feature = cache.feature_axis if feature_axis is None else feature_axis
         seq = cache.seq_axis if seq_axis is None else seq_axis
-        counted = axes.feature_and_seq_axis(feature, seq, q, "q")
+        plural = axes.feature_and_seq_axis(feature, seq, q, "q")
         if feature_axis is None and seq_axis is None:
-            return counted
+            return plural
         of_cache = axes.or_first(cache.feature_axis, cache.seq_axis)
         options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
-        for (name, axis), index, axis_of_cache in zip(options, counted, of_cache, strict=True):
+        for (name, axis), index, axis_of_cache in zip(options, plural, of_cache, strict=True):
             if index != axis_of_cache % q.ndim:
                 what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
                 raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
-        return counted
+        return plural
 
     def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
         """Return the positions of queries and keys in an attention, for as many as these are."""
@@ -693,16 +694,16 @@ class KVStep(MadeByCache, _Value):
             queries, keys = queries.T, keys.T
         for name, array, rows in (("q", q, queries), ("k", k, keys)):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
-                tokens = counted(rows.shape[0], "token")
+                tokens = plural(rows.shape[0], "token")
                 what = f"have {tokens} on axis {seq}, as the step in `positions`"
-                hint = NEW_ONLY if name == "q" else " Pass the keys that `store` returns."
+                hint = NEW_HINT if name == "q" else " Pass the keys that `store` returns."
                 raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if space.is_compiling else self._on_host
         return Positions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
 
 
-def is_several(numbers: Any) -> bool:
+def is_sequence(numbers: Any) -> bool:
     """Tell whether there is a list or an array, rather than a number."""
     return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
 
@@ -724,7 +725,7 @@ def numbers_of(name: str, given: Array, *kinds: str) -> Array:
     return space.to_numpy(numbers) if space.is_readable(numbers) else numbers
 
 
-def together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
+def in_one_library(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
     """Return a namespace, and the arrays as integers in it.
 
     It is NumPy if the host can read all of them, else their library, which traces.

@@ -30,7 +30,7 @@ class Leading(NamedTuple):
     step: int  # from one of them to the next
 
 
-def multiply(
+def gemm(
     rows: Array, table: Array, out: Array, space: Space, alpha: float = 1.0, beta: float = 0.0
 ) -> None:
     """Write ``alpha * rows @ table + beta * out`` to `out`.
@@ -55,7 +55,7 @@ def multiply(
             rows = rows.copy(order="C")
         else:
             table = table.copy(order="C")
-        multiply(rows, table, out, space, alpha, beta)
+        gemm(rows, table, out, space, alpha, beta)
         return
     # It is not said that steps from matrix to matrix may be negative.
     axes.sort(key=lambda axis: (min(axis) >= 0, axis))

@@ -73,17 +73,17 @@ def launch(name: str, block: Block) -> None:
 
 
 @cache
-def kernel(name: str, number: str, given: str, row_axes: int) -> Any:
+def kernel(name: str, number: str, given: str, batch_axes: int) -> Any:
     """Return a kernel for these types, which is compiled when it is launched."""
     import cupy  # noqa: PLC0415
 
-    text = source(name, number, given, row_axes)
+    text = source(name, number, given, batch_axes)
     # A score less the highest one is exact where they are equal, unless it is joined to a product.
     return cupy.RawKernel(text, f"positional_embeddings_{name}", options=OPTIONS)
 
 
-def source(name: str, number: str, given: str, row_axes: int) -> str:
+def source(name: str, number: str, given: str, batch_axes: int) -> str:
     """Return the source of a kernel: for scores of one dtype, and keys and values of another."""
     scale = SCALES_OF_HALVES.get(given, 1)
-    constants = {"NUMBER": number, "GIVEN": given, "SCALE_OF_HALVES": scale, "ROW_AXES": row_axes}
+    constants = {"NUMBER": number, "GIVEN": given, "SCALE_OF_HALVES": scale, "ROW_AXES": batch_axes}
     return cuda_text("attention/block.cu", f"attention/{name}.cu", **constants)

@@ -16,11 +16,11 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, drop_none
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.scores import Scores, slice_broadcast
+from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
-from positional_embeddings.masks.points import Counted
+from positional_embeddings.masks.points import Consecutive
 from positional_embeddings.masks.ranges import intersect, unite
 
 # Where chunks of an axis start and stop.
@@ -32,10 +32,10 @@ _MOST_MERGED = 8
 _NAME = "scaled_dot_product_attention"  # of the tasks
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
-    terms = _terms_that_are_arrays(scores, query, key)
-    rows, space = query.ndim - 2, scores.space
+    terms = _terms_that_are_arrays(spec, query, key)
+    rows, space = query.ndim - 2, spec.space
     longer = (key if query.shape[axis] == 1 else query for axis in range(rows))
     lengths = [space.chunks(array)[axis] for axis, array in enumerate(longer)]
     lengths += [space.chunks(query)[rows], space.chunks(key)[rows]]
@@ -47,12 +47,12 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     # What all tasks share, one node of the graph, which each worker gets once: the scores without
     # arrays, and without a space, which each task has of its chunks.
     without: dict[str, Any] = dict.fromkeys(("space", "sinks", *terms))
-    if not isinstance(scores.at, Counted):
-        without["at"] = Counted(0, scores.layout.keys.size)
-    shared = sys.modules["dask"].delayed(scores._replace(**without), traverse=False)
+    if not isinstance(spec.at, Consecutive):
+        without["at"] = Consecutive(0, spec.layout.keys.size)
+    shared = sys.modules["dask"].delayed(spec._replace(**without), traverse=False)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
-    for queries, runs in _visible_chunks(scores, q_bounds, k_bounds):
+    for queries, runs in _visible_chunks(spec, q_bounds, k_bounds):
         # The sinks are before the first keys that the queries visit.
         task = partial(_attend_chunk, tuple(terms), runs[0][0])
         bounds = ([*row_bounds, queries, keys] for keys in runs)
@@ -62,20 +62,20 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     columns = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
     *of_rows, _ = space.chunks(columns)
     n = value.shape[-1]
-    finish = partial(_finish_chunk, scores.with_lse)
-    of_result = (*of_rows, (n + scores.with_lse,))
+    finish = partial(_finish_chunk, spec.with_lse)
+    of_result = (*of_rows, (n + spec.with_lse,))
     done = space.map_chunks(finish, columns, chunks=of_result, dtype=space.dtype, name=_NAME)
-    return (done[..., :n], done[..., n:]) if scores.with_lse else (done, None)
+    return (done[..., :n], done[..., n:]) if spec.with_lse else (done, None)
 
 
-def _terms_that_are_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Array]:
+def _terms_that_are_arrays(spec: ScoreSpec, query: Array, key: Array) -> dict[str, Array]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
     pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
-    is_counted = isinstance(scores.at, Counted)
-    in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (scores.mask, scores.bias)]
-    mask = None if in_tasks[0] else scores.mask_between(*pairs)
-    bias = None if in_tasks[1] else scores.bias_between(*pairs)
-    return drop_none(mask=mask, bias=bias, sinks=scores.sinks)
+    is_counted = isinstance(spec.at, Consecutive)
+    in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (spec.mask, spec.bias)]
+    mask = None if in_tasks[0] else spec.mask_between(*pairs)
+    bias = None if in_tasks[1] else spec.bias_between(*pairs)
+    return drop_none(mask=mask, bias=bias, sinks=spec.sinks)
 
 
 def _is_evaluated_in_tasks(rule: Mask | Bias | Array) -> bool:
@@ -86,12 +86,12 @@ def _is_evaluated_in_tasks(rule: Mask | Bias | Array) -> bool:
 
 
 def _visible_chunks(
-    scores: Scores, q_bounds: Bounds, k_bounds: Bounds
+    spec: ScoreSpec, q_bounds: Bounds, k_bounds: Bounds
 ) -> Iterator[tuple[Bounds, list[Bounds]]]:
     """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
 
     def seen(queries: tuple[int, int]) -> Bounds:
-        ranges = scores.reach((queries,)).seen_by_any
+        ranges = spec.reach((queries,)).seen_by_any
         # The first one is hidden.
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
@@ -128,7 +128,7 @@ def _attend_chunk(
     bounds: list[Bounds],
     *arrays: Array,
     block_id: tuple[int, ...],
-    shared: Scores,
+    shared: ScoreSpec,
 ) -> Array:
     """Return the columns of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (axis[i] for axis, i in zip(bounds, block_id, strict=False))
@@ -136,16 +136,16 @@ def _attend_chunk(
     terms = {name: array[..., 0] for name, array in zip(names, others, strict=True)}
     if keys != first_keys:
         terms.pop("sinks", None)
-    scores = shared._replace(
-        at=Counted(shared.at.offset + queries[0], shared.at.k_len),  # type: ignore[union-attr]
+    spec = shared._replace(
+        at=Consecutive(shared.at.offset + queries[0], shared.at.k_len),  # type: ignore[union-attr]
         space=space_of(query=query),
         rows=tuple(slice(*bounds) for bounds in rows),
         keys=keys,
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    with scores.space.undisturbed(query):
-        return blocks.partial_sums(scores, query, key, value)[..., None, :]
+    with spec.space.compute_context(query):
+        return blocks.partial_sums(spec, query, key, value)[..., None, :]
 
 
 def _finish_chunk(with_lse: bool, columns: Array) -> Array:  # noqa: FBT001

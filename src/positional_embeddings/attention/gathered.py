@@ -7,9 +7,9 @@ from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention import at_once
-from positional_embeddings.attention.plan import row_lengths
+from positional_embeddings.attention.plan import batch_lengths
 from positional_embeddings.attention.rules import call_score_function
-from positional_embeddings.attention.scores import Scores, slice_broadcast
+from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import Points
@@ -23,7 +23,7 @@ _MOST_NUMBERS_ON_DEVICE = 2**23
 class _Inputs(NamedTuple):
     """What the blocks of queries have in common."""
 
-    scores: Scores
+    spec: ScoreSpec
     others: Mask | None  # what hides some of the listed keys
     may_be_wrong: bool  # whether a list may have a number that is neither a key nor -1
     key: Array
@@ -31,12 +31,12 @@ class _Inputs(NamedTuple):
     columns: int  # of what a query gives
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    space, (lists, others) = scores.space, scores.mask._split_lists()
-    columns = value.shape[-1] + scores.with_lse
+    space, (lists, others) = spec.space, spec.mask._split_lists()
+    columns = value.shape[-1] + spec.with_lse
     key, value = space.with_rows(key), space.with_rows(value)
-    inputs = _Inputs(scores, others, lists._largest is None, key, value, columns)
+    inputs = _Inputs(spec, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
     outputs = [_group_output(inputs, query, *group) for group in groups]
     output = outputs[0]
@@ -44,43 +44,43 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
         places = np.argsort(np.concat([queries for queries, _ in groups]))
         places = space.xp.asarray(places, dtype=space.integer, device=space.device)
         output = space.take_entries(space.xp.concat(outputs, axis=-2), places, output.ndim - 2)
-    return (output[..., :-1], output[..., -1:]) if scores.with_lse else (output, None)
+    return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
-def weights(scores: Scores, query: Array, key: Array) -> Array:
+def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
-    space, (mask, others) = scores.space, scores.mask._split_lists()
+    space, (mask, others) = spec.space, spec.mask._split_lists()
     lists = mask._padded()
     columns = lists.shape[1]
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
-        shape = (*row_lengths(query, key), query.shape[-2], columns)
+        shape = (*batch_lengths(query, key), query.shape[-2], columns)
         return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
     key = space.with_rows(key)
-    inputs = _Inputs(scores, others, mask._largest is None, key, None, columns)
+    inputs = _Inputs(spec, others, mask._largest is None, key, None, columns)
     return _group_output(inputs, query, None, lists)
 
 
 def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, (..., query, column), whose lists have like lengths."""
-    scores, batch = inputs.scores, lists.shape[2]
-    lists = Points(None, scores.space, None).in_library(lists)
+    spec, batch = inputs.spec, lists.shape[2]
+    lists = Points(None, spec.space, None).in_library(lists)
     if batch == 1:
         return _joined_blocks(inputs, query, queries, lists[..., 0])
-    axis, outputs = scores.aligned("mask", lists).shape.index(batch), []
+    axis, outputs = spec.aligned("mask", lists).shape.index(batch), []
     for b in range(batch):
         rows = (*(slice(None),) * axis, slice(b, b + 1))
-        arrays = (query, inputs.key, inputs.value, scores.sinks)
+        arrays = (query, inputs.key, inputs.value, spec.sinks)
         own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
-        bias = scores.bias if callable(scores.bias) else slice_broadcast(scores.bias, rows)
-        of_sequence = scores._replace(rows=rows, sinks=sinks, bias=bias)
-        sequence = inputs._replace(scores=of_sequence, key=key, value=value)
+        bias = spec.bias if callable(spec.bias) else slice_broadcast(spec.bias, rows)
+        of_sequence = spec._replace(rows=rows, sinks=sinks, bias=bias)
+        sequence = inputs._replace(spec=of_sequence, key=key, value=value)
         outputs.append(_joined_blocks(sequence, own, queries, lists[..., b]))
-    return scores.space.xp.concat(outputs, axis=axis)
+    return spec.space.xp.concat(outputs, axis=axis)
 
 
 def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, by blocks of them."""
-    scores, space, xp = inputs.scores, inputs.scores.space, inputs.scores.space.xp
+    spec, space, xp = inputs.spec, inputs.spec.space, inputs.spec.space.xp
     like = {"dtype": space.integer, "device": space.device}
     count = lists.shape[0]
     at = xp.arange(count, **like) if queries is None else xp.asarray(queries, **like)
@@ -91,9 +91,9 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
         return space.move_axis(taken, -2, 0)
 
     arrays = [at, lists, queries_first(query)]
-    if not (scores.bias is None or callable(scores.bias) or scores.bias.shape[-2] == 1):
-        arrays.append(queries_first(scores.bias))
-    rows, size = row_lengths(query, inputs.key), _block_size(inputs, query, lists)
+    if not (spec.bias is None or callable(spec.bias) or spec.bias.shape[-2] == 1):
+        arrays.append(queries_first(spec.bias))
+    rows, size = batch_lengths(query, inputs.key), _block_size(inputs, query, lists)
     if space.loops() is not None:
         loops: Any = space.loops()
         blocks = -(-count // size)
@@ -120,12 +120,12 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
 
 def _block_size(inputs: _Inputs, query: Array, lists: Array) -> int:
     """Return how many queries gather few enough numbers."""
-    scores, space = inputs.scores, inputs.scores.space
-    if space.is_chunked and scores.block_size is None:
+    spec, space = inputs.spec, inputs.spec.space
+    if space.is_chunked and spec.block_size is None:
         return int(max(space.chunks(query)[-2]))
     most: int = _MOST_NUMBERS_ON_HOST if space.is_on_host(query) else _MOST_NUMBERS_ON_DEVICE
-    numbers: int = prod(row_lengths(query, inputs.key)) * query.shape[-1] * lists.shape[1]
-    return scores.block_size or max(1, most // max(1, numbers))
+    numbers: int = prod(batch_lengths(query, inputs.key)) * query.shape[-1] * lists.shape[1]
+    return spec.block_size or max(1, most // max(1, numbers))
 
 
 def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias: Array) -> Array:
@@ -133,24 +133,24 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
 
     Queries, and a bias of each of them, are on the first axis.
     """
-    scores, others, may_be_wrong, key, value, _ = inputs
-    space, xp, k_len = scores.space, scores.space.xp, key.shape[-2]
+    spec, others, may_be_wrong, key, value, _ = inputs
+    space, xp, k_len = spec.space, spec.space.xp, key.shape[-2]
     query = space.move_axis(query, 0, -2)
     if bias:
-        scores = scores._replace(bias=space.move_axis(bias[0], 0, -2))
+        spec = spec._replace(bias=space.move_axis(bias[0], 0, -2))
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
-    hidden = scores.aligned("mask", (listed == -1)[..., None])
-    q, k = scores.at.pairs(*pairs, space)
+    hidden = spec.aligned("mask", (listed == -1)[..., None])
+    q, k = spec.at.pairs(*pairs, space)
     if others is not None:
-        hidden = hidden | scores.aligned("mask", others._hides(q, k))
-    if scores.at.may_be_empty:
-        hidden = hidden | scores.aligned("mask", k.values < 0)
+        hidden = hidden | spec.aligned("mask", others._hides(q, k))
+    if spec.at.may_be_empty:
+        hidden = hidden | spec.aligned("mask", k.values < 0)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
-    to_add = _bias_at(scores, *pairs)
+    to_add = _bias_at(spec, *pairs)
     if may_be_wrong:
-        wrong = scores.aligned("mask", (~is_there & (listed != -1))[..., None])
+        wrong = spec.aligned("mask", (~is_there & (listed != -1))[..., None])
         nan = space.fill(space.astype(wrong, space.dtype), wrong, float("nan"))
         to_add = nan if to_add is None else to_add + nan
     # Each query becomes a matrix of its own, in which heads that share their keys are rows.
@@ -160,31 +160,31 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
     order[shared], order[last] = last, shared
     query, hidden, to_add, sinks = (
         None if x is None else xp.permute_dims(x[..., None, :], order)
-        for x in (query, hidden, to_add, scores.sinks)
+        for x in (query, hidden, to_add, spec.sinks)
     )
     key, value = (
         None if x is None else space.take_entries(x, pairs[1][..., 0], x.ndim - 2)
         for x in (key, value)
     )
-    scores, lse = scores._replace(sinks=sinks), None
+    spec, lse = spec._replace(sinks=sinks), None
     if value is None:
-        output = at_once.weights_seen(scores, query, key, hidden, to_add)
+        output = at_once.weights_seen(spec, query, key, hidden, to_add)
     else:
-        output, lse = at_once.attend_seen(scores, query, key, value, hidden, to_add)
+        output, lse = at_once.attend_seen(spec, query, key, value, hidden, to_add)
     output = output if lse is None else xp.concat([output, lse], axis=-1)
     return xp.permute_dims(output, order)[..., 0, :]
 
 
-def _bias_at(scores: Scores, queries: Array, keys: Array) -> Array:
+def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
-    space, bias = scores.space, scores.bias
+    space, bias = spec.space, spec.bias
     if isinstance(bias, Bias):
-        q, k = scores.at.pairs(queries, keys, space)
-        return scores.aligned("bias", bias._at_pairs(q.values, k.values, space))
+        q, k = spec.at.pairs(queries, keys, space)
+        return spec.aligned("bias", bias._at_pairs(q.values, k.values, space))
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
-        array = scores.layout.align(name, array, keys.shape[0], keys.shape[1], space)
-        return slice_broadcast(array, scores.rows)
+        array = spec.layout.align(name, array, keys.shape[0], keys.shape[1], space)
+        return slice_broadcast(array, spec.rows)
     if bias is None or bias.shape[-1] == 1:
         return bias
     *rows, count, k_len = bias.shape

@@ -10,7 +10,7 @@ from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.attention.blocks import Inputs, inputs_of
-from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
 
 # Few enough for any device, whose memory a trace does not know.
@@ -21,41 +21,41 @@ _FEWEST_QUERIES_OR_KEYS = 128
 _MULTIPLE = 64  # of queries or keys, the lengths of blocks
 
 
-def block_size(scores: Scores) -> int:
+def block_size(spec: ScoreSpec) -> int:
     """Return how many queries and keys of a block have few enough scores in all rows together."""
-    if scores.block_size is not None:
-        return scores.block_size
-    rows = scores.layout.scores_per_key // scores.layout.queries.size
+    if spec.block_size is not None:
+        return spec.block_size
+    rows = spec.layout.scores_per_key // spec.layout.queries.size
     length = int((MOST_SCORES_OF_A_BLOCK / rows) ** 0.5)
     return max(_FEWEST_QUERIES_OR_KEYS, length // _MULTIPLE * _MULTIPLE)
 
 
-def _visited_blocks(q_len: int, q_block: int, k_block: int, scores: Scores) -> list[list[int]]:
+def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> list[list[int]]:
     """Return which blocks of keys each block of queries visits: those that a mask does not hide.
 
     The numbers of these blocks come first, and then -1, so that all lists are as long.
     """
     visited = []
     for at in cuts(q_len, q_block):
-        seen = scores.reach(((at.start, at.stop),)).seen_by_any
+        seen = spec.reach(((at.start, at.stop),)).seen_by_any
         some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
         visited.append(sorted(some))
     longest = max(map(len, visited))
     return [some + [-1] * (longest - len(some)) for some in visited]
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, by loops of the library over blocks of queries and of keys.
 
     The last block of each ends with the last query or key, and begins within the block before it.
     """
-    space, size = scores.space, block_size(scores)
+    space, size = spec.space, block_size(spec)
     xp = space.xp
     loops: Any = space.loops()
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
-    visited = _visited_blocks(q_len, q_block, k_block, scores)
-    inputs = inputs_of(scores, query, key, value)
+    visited = _visited_blocks(q_len, q_block, k_block, spec)
+    inputs = inputs_of(spec, query, key, value)
     arrays = [inputs.key, inputs.value]
     if inputs.nonfinite is not None:
         arrays.append(xp.matrix_transpose(inputs.nonfinite))
@@ -64,20 +64,20 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     def block_output(_: None, element: tuple[Array, ...]) -> tuple[None, Array]:
         number, query, visited_keys = element
         queries = Span(None, q_block, xp.minimum(number * q_block, q_len - q_block))
-        query = space.astype(query, space.dtype) * scores.scale
+        query = space.astype(query, space.dtype) * spec.scale
 
         def update(
             state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite: Array
         ) -> OnlineSoftmax:
             first = number * k_block
             keys = Span(None, k_block, xp.minimum(first, k_len - k_block))
-            between = scores.mask_between(queries, keys), scores.bias_between(queries, keys)
-            mask, bias = scores.hidden_and_bias(*between)
+            between = spec.mask_between(queries, keys), spec.bias_between(queries, keys)
+            mask, bias = spec.hidden_and_bias(*between)
             if k_len % k_block:
                 is_in_block_before = keys.positions(space) < first
                 mask = is_in_block_before if mask is None else mask | is_in_block_before
             hidden = xp.matrix_transpose(nonfinite[0]) if nonfinite else None
-            logits = scores.from_products(products(query, key, space), hidden, None, bias)
+            logits = spec.from_products(products(query, key, space), hidden, None, bias)
             return state.update(logits, mask, value, inputs.headroom, space)
 
         def visit(state: OnlineSoftmax, block: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:
@@ -85,14 +85,14 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
 
         index = xp.maximum(visited_keys, 0)
         blocks = [xp.take(array, index, axis=0) for array in of_keys]
-        first = _state_like(inputs, query).with_sinks(scores.sinks, space)
+        first = _state_like(inputs, query).with_sinks(spec.sinks, space)
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
-        return None, state.means_and_lse(space) if scores.with_lse else state.means(space)
+        return None, state.means_and_lse(space) if spec.with_lse else state.means(space)
 
     numbers = xp.asarray(visited, dtype=space.integer, device=space.device)
     count = len(visited)
-    counted = xp.arange(count, dtype=space.integer, device=space.device)
-    elements = (counted, _in_blocks(query, q_block, xp), numbers)
+    plural = xp.arange(count, dtype=space.integer, device=space.device)
+    elements = (plural, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
     output = xp.reshape(output, (*output.shape[:-3], count * q_block, output.shape[-1]))
@@ -100,15 +100,15 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     if repeated:
         parts = [output[..., :last, :], output[..., last + repeated :, :]]
         output = xp.concat(parts, axis=-2)
-    return (output[..., :-1], output[..., -1:]) if scores.with_lse else (output, None)
+    return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
 def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
-    space = inputs.scores.space
+    space = inputs.spec.space
     xp = space.xp
     product = products(query[..., :1], inputs.key[..., :1, :1], space)
-    weighted = space.multiply(product, inputs.value[..., :1, :])
+    weighted = space.grouped_matmul(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
     both = weighted, product
     sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import Span, whole_span
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.errors import counted, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.arrays.space import Space
 
 
-class Form(NamedTuple):
+class ArraySpec(NamedTuple):
     """What the checks of an array ask for, without its numbers."""
 
     dtype: Dtype
@@ -23,7 +23,7 @@ class Form(NamedTuple):
 class LayoutKey(NamedTuple):
     """All that a layout depends on."""
 
-    arrays: tuple[tuple[str, Form], ...]  # q, k and perhaps v
+    arrays: tuple[tuple[str, ArraySpec], ...]  # q, k and perhaps v
     axes: tuple[int, int]  # of features and sequence
     # How many sequences the "mask" is for, and how many heads the "bias" or the "sinks", but 1.
     counts: tuple[tuple[str, int], ...]
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
     keys: Span
     feature: int
     seq: int
-    row_axes: tuple[int, ...]  # all others, one that is split last
+    batch_axes: tuple[int, ...]  # all others, one that is split last
     # Lengths that the last of them is split into: of key heads and the query heads that share
     # each, of heads and sequences, or of all three.
     split: tuple[int, ...] | None
@@ -54,7 +54,7 @@ class Layout(NamedTuple):
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
 
-    def rows(self, arrays: tuple[Array, ...], space: Space) -> tuple[Array, ...]:
+    def batched(self, arrays: tuple[Array, ...], space: Space) -> tuple[Array, ...]:
         """Return queries, keys and values as (..., sequence, feature)."""
         if self.is_in_order and self.split is None:
             return arrays
@@ -69,10 +69,10 @@ class Layout(NamedTuple):
         Weights are on other axes than queries and features, the `last` two of the rows.
         """
         if self.split is not None:
-            lengths = [self.shape[axis] for axis in self.row_axes]
+            lengths = [self.shape[axis] for axis in self.batch_axes]
             rows = space.reshape(rows, (*lengths, *rows.shape[-2:]))
         if not self.is_in_order:
-            order = (*self.row_axes, *(last or (self.seq, self.feature)))
+            order = (*self.batch_axes, *(last or (self.seq, self.feature)))
             rows = space.xp.permute_dims(rows, tuple(map(order.index, range(len(order)))))
         return space.astype(rows, dtype)
 
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
     def _to_rows(self, array: Array, last: tuple[int, int], space: Space) -> Array:
         """Move two axes last, and split the axis before them."""
         if not self.is_in_order:
-            array = space.xp.permute_dims(array, (*self.row_axes, *last))
+            array = space.xp.permute_dims(array, (*self.batch_axes, *last))
         if self.split is None:
             return array
         *others, count, n, m = array.shape
@@ -121,13 +121,13 @@ class Layout(NamedTuple):
         A `Bias` at positions of several sequences gives (query, key, batch, heads).
         """
         if tuple(array.shape[2:]) in ((1,), (1, 1)):
-            count = len(self.row_axes) + len(self.split or (0,)) - 1
+            count = len(self.batch_axes) + len(self.split or (0,)) - 1
             return array[(*(None,) * count, ..., *(0,) * (array.ndim - 2))]
         if array.ndim == 3:
             array = array[..., None] if name == "mask" else array[:, :, None, :]
         batch, heads = array.shape[2:]
         sizes = [pair for pair in (("mask", batch), (name, heads)) if pair[1] != 1]
-        row_axes = [self.check_count(*pair) for pair in sizes]
+        batch_axes = [self.check_count(*pair) for pair in sizes]
         if self.is_merged:
             *of_heads, _ = self.split or ()
             rows = space.xp.permute_dims(array, (3, 2, 0, 1))
@@ -136,13 +136,14 @@ class Layout(NamedTuple):
         array = array[
             (slice(None), slice(None), *(0 if n == 1 else slice(None) for n in (batch, heads)))
         ]
-        array = axes.expand_to_axes(array, (*self.score_axes, *row_axes), len(self.shape), space.xp)
+        own_axes = (*self.score_axes, *batch_axes)
+        array = axes.expand_to_axes(array, own_axes, len(self.shape), space.xp)
         return self._to_rows(array, self.score_axes, space)
 
     def check_count(self, name: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of another; return their axis."""
         what = "sequences" if name == "mask" else "heads"
-        if not self.row_axes:
+        if not self.batch_axes:
             why = f"since `q` of {len(self.shape)} axes has none for more"
             raise wrong_value(name, f"be for one {what.rstrip('s')}, {why}", size)
         find = axes.head_axis if what == "heads" else axes.batch_axis
@@ -162,14 +163,14 @@ def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
     feature, seq = key.axes
     arrays = dict(key.arrays)
     q, k = arrays["q"], arrays["k"]
-    row_axes = tuple([axis for axis in range(q.ndim) if axis not in (feature, seq)])
-    _check_arrays(arrays, feature, (*row_axes, seq), xp)
+    batch_axes = tuple([axis for axis in range(q.ndim) if axis not in (feature, seq)])
+    _check_arrays(arrays, feature, (*batch_axes, seq), xp)
     if key.needs_lengths:
         axes.length(q, seq, "q")
         axes.length(k, seq, "k")
     heads = axes.head_axis(q.ndim, feature, seq)
     shape, key_heads = list(q.shape), None
-    for axis in row_axes:
+    for axis in batch_axes:
         n, m = q.shape[axis], k.shape[axis]
         if not checks.known_to_differ(n, m):
             continue
@@ -191,7 +192,7 @@ def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
         keys=whole_span(k.shape[seq]),
         feature=feature,
         seq=seq,
-        row_axes=row_axes,
+        batch_axes=batch_axes,
         split=None,
         is_in_order=(seq, feature) == (q.ndim - 2, q.ndim - 1),
         scores_per_key=float("nan") if None in lengths else prod(lengths),
@@ -208,7 +209,7 @@ numpy_layout_of = lru_cache(maxsize=256)(layout_of)
 
 
 def _check_arrays(
-    arrays: dict[str, Form], feature: int, others: tuple[int, ...], xp: Namespace
+    arrays: dict[str, ArraySpec], feature: int, others: tuple[int, ...], xp: Namespace
 ) -> None:
     """Check dtypes, the features of keys, and the other axes of values."""
     q, k = arrays["q"], arrays["k"]
@@ -239,10 +240,10 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
 
 def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: LayoutKey) -> Layout:
     """Split the heads by the key heads that they share, and a merged axis of heads and batch."""
-    counts, row_axes = dict(key.counts), layout.row_axes
-    is_one = len(row_axes) == 1 and (bool(counts) or key_heads is not None)
+    counts, batch_axes = dict(key.counts), layout.batch_axes
+    is_one = len(batch_axes) == 1 and (bool(counts) or key_heads is not None)
     if is_one and layout.score_axes == (0, 1):
-        n, axis = layout.shape[row_axes[0]], row_axes[0]
+        n, axis = layout.shape[batch_axes[0]], batch_axes[0]
         split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
         if key_heads is not None:
             batch = split[1] if counts else key.sequences
@@ -253,9 +254,9 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: Lay
         raise wrong_value("mask", what, counts["mask"])
     if heads is None or key_heads is None:
         return layout
-    others = tuple(axis for axis in row_axes if axis != heads)
+    others = tuple(axis for axis in batch_axes if axis != heads)
     split = key_heads, layout.shape[heads] // key_heads
-    return layout._replace(row_axes=(*others, heads), split=split)
+    return layout._replace(batch_axes=(*others, heads), split=split)
 
 
 def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, int]:
@@ -285,7 +286,7 @@ def _heads_of_keys_and_batch(
     batch = max(1, batch)
     heads = n // batch
     if n % batch or key_rows % batch or heads % (key_rows // batch):
-        each = counted(batch, "sequence")
+        each = plural(batch, "sequence")
         what = f"have a divisor of the {heads} heads of `q` for each of {each}"
         raise wrong_value("k", what, came)
     return key_rows // batch, n // key_rows, batch

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
-from positional_embeddings.arguments.weights import WeightedLayer, array_field, normal, set_weights
+from positional_embeddings.arguments.weights import ArrayDataclass, array_field, normal, set_weights
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
@@ -23,7 +23,7 @@ _AXES: Any = {"feature_axis": 0, "seq_axis": 1}
 
 
 @dataclass(frozen=True, eq=False)
-class RoPEMultiHeadAttention(WeightedLayer):
+class RoPEMultiHeadAttention(ArrayDataclass):
     """Multi-head self-attention with rotary position embeddings.
 
     Immutable: `dataclasses.replace` gives a copy with other weights. Two layers are equal
@@ -175,7 +175,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
 
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
-        with space.undisturbed(x):
+        with space.compute_context(x):
             wide = space.astype(x, dtype)
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
@@ -183,7 +183,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        with space.undisturbed(x):
+        with space.compute_context(x):
             return space.astype(_projected(self.Wo, merged, space), x.dtype)  # type: ignore[no-any-return]
 
     @property
@@ -226,5 +226,5 @@ def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: 
 
 
 def _projected(weight: Array, x: Array, space: Space) -> Array:
-    with space.undisturbed(x):
+    with space.compute_context(x):
         return space.xp.tensordot(space.astype(weight, x.dtype), x, axes=1)

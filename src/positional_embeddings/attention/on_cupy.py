@@ -9,10 +9,10 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import cublas
 from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, Block, launch
-from positional_embeddings.attention.plan import pack_ranges, row_lengths
-from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.plan import batch_lengths, pack_ranges
+from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.masks.mask import AnyMask, Mask
-from positional_embeddings.masks.points import Counted, Window
+from positional_embeddings.masks.points import Consecutive, Window
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # These numbers are estimates: no GPU has chosen them yet.
@@ -25,25 +25,25 @@ _MOST_QUERIES, _FEWEST_QUERIES = 512, 64
 _MOST_KEYS = 2**18
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), in blocks of queries with all keys that they see.
 
     A `block_size` is the number of queries of a block, and of the keys that they meet together.
     """
-    space, xp = scores.space, scores.space.xp
+    space, xp = spec.space, spec.space.xp
     like = {"dtype": space.dtype, "device": space.device}
     with space.current_device(query.device, xp):
         query, key, value = map(cublas.as_matrices, (query, key, value))
-        shape = (*row_lengths(query, key), query.shape[-2])
+        shape = (*batch_lengths(query, key), query.shape[-2])
         output = xp.empty((*shape, value.shape[-1]), **like)
-        lse = xp.empty((*shape, 1), **like) if scores.with_lse else None
-        for queries, seen in _query_blocks(scores, query, key):
+        lse = xp.empty((*shape, 1), **like) if spec.with_lse else None
+        for queries, seen in _query_blocks(spec, query, key):
             # Queries that see nothing meet a key that is hidden.
-            longest = scores.block_size or _MOST_KEYS
+            longest = spec.block_size or _MOST_KEYS
             key_blocks = pack_ranges(seen.seen_by_any or ((0, 1),), longest)
             span = span_of(*queries)
             own = [span.take(array, -2, space) for array in (query, output, lse)]
-            _attend_block(scores, queries, key_blocks, seen, own, key, value)
+            _attend_block(spec, queries, key_blocks, seen, own, key, value)
             if len(queries) > 1:  # what was taken are no views
                 for part, whole in zip(own[1:], (output, lse), strict=True):
                     if whole is not None:
@@ -52,36 +52,36 @@ def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Arra
     return output, lse
 
 
-def weights(scores: Scores, query: Array, key: Array) -> Array:
+def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    with scores.space.current_device(query.device, scores.space.xp):
+    with spec.space.current_device(query.device, spec.space.xp):
         queries, keys = (((0, array.shape[-2]),) for array in (query, key))
-        block = _products(scores, queries, keys, scores.reach(queries), query, key)
+        block = _products(spec, queries, keys, spec.reach(queries), query, key)
         if block.scores.size:
             launch("softmax", block)
     return block.scores
 
 
-def _query_blocks(scores: Scores, query: Array, key: Array) -> Iterator[tuple[Ranges, Reach]]:
+def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> Iterator[tuple[Ranges, Reach]]:
     """Yield the queries of each block, and the keys that they see."""
-    q_len, rows = query.shape[-2], prod(row_lengths(query, key))
+    q_len, rows = query.shape[-2], prod(batch_lengths(query, key))
     fewest = max(1, _FEWEST_QUERIES * prod(key.shape[:-2]) // rows)
-    longest = scores.block_size or (_MOST_QUERIES if scores.has_reach else q_len)
-    apart = intersect(scores.global_queries(), ((0, q_len),))
+    longest = spec.block_size or (_MOST_QUERIES if spec.has_reach else q_len)
+    apart = intersect(spec.global_queries(), ((0, q_len),))
     parts = pack_ranges(apart, longest) + pack_ranges(complement(apart, q_len), longest)
     while parts:
         queries = parts.pop()
-        seen = scores.reach(queries)
+        seen = spec.reach(queries)
         keys = min(count_positions(seen.seen_by_any), _MOST_KEYS)
         room = max(fewest, _MOST_SCORES // (rows * max(1, keys)))
-        if scores.block_size is None and count_positions(queries) > room:
+        if spec.block_size is None and count_positions(queries) > room:
             parts += pack_ranges(queries, room)
         else:
             yield queries, seen
 
 
 def _attend_block(
-    scores: Scores,
+    spec: ScoreSpec,
     queries: Ranges,
     key_blocks: list[Ranges],
     seen: Reach,
@@ -93,51 +93,51 @@ def _attend_block(
 
     The output is always the mean of the values so far, so that it does not overflow.
     """
-    space, (query, output, lse) = scores.space, query_and_results
+    space, (query, output, lse) = spec.space, query_and_results
     empty = partial(space.xp.empty, dtype=space.dtype, device=space.device)
     state = empty((*output.shape[:-1], 2)) if len(key_blocks) > 1 else None
     for keys in key_blocks:
         goes_on, is_last = keys is not key_blocks[0], keys is key_blocks[-1]
         own_key, own_value = (span_of(*keys).take(array, -2, space) for array in (key, value))
-        block = _products(scores, queries, keys, seen, query, own_key)
+        block = _products(spec, queries, keys, seen, query, own_key)
         results = {"value": own_value, "output": output, "lse": lse, "state": state}
         block = block._replace(**results, goes_on=goes_on)
         if value.dtype != space.dtype:
             block = block._replace(halves=empty((2, *block.scores.shape), dtype=value.dtype))
         launch("softmax", block)
         # What is not finite is in the output. After the last keys it has to be in all features.
-        corrects = scores.may_hide and (is_last or block.may_hide)
+        corrects = spec.may_hide and (is_last or block.may_hide)
         if corrects and goes_on:
             block = block._replace(sums=empty(output.shape))
         to, kept = (output, float(goes_on)) if block.sums is None else (block.sums, 0.0)
         if block.halves is None:
-            cublas.multiply(block.scores, own_value, to, space, 1.0, kept)
+            cublas.gemm(block.scores, own_value, to, space, 1.0, kept)
         else:
             scale = SCALES_OF_HALVES.get(dtype_name(value.dtype), 1)
             for part, beta in zip(block.halves, (kept, 1.0), strict=True):
-                cublas.multiply(part, own_value, to, space, 1 / scale, beta)
+                cublas.gemm(part, own_value, to, space, 1 / scale, beta)
         if corrects:
             launch("add_sums", block)
 
 
 def _products(
-    scores: Scores, queries: Ranges, keys: Ranges, seen: Reach, query: Array, key: Array
+    spec: ScoreSpec, queries: Ranges, keys: Ranges, seen: Reach, query: Array, key: Array
 ) -> Block:
     """Return the products of queries and keys, with all that makes scores of them."""
-    space, pairs = scores.space, (span_of(*queries), span_of(*keys))
-    shape = (*row_lengths(query, key), query.shape[-2], key.shape[-2])
+    space, pairs = spec.space, (span_of(*queries), span_of(*keys))
+    shape = (*batch_lengths(query, key), query.shape[-2], key.shape[-2])
     products = space.xp.empty(shape, dtype=space.dtype, device=space.device)
-    cublas.multiply(query, space.transpose(key), products, space, scores.scale)
-    bias = scores.bias_between(*pairs)
-    bias = None if bias is None else scores.bias_to_add(bias)
+    cublas.gemm(query, space.transpose(key), products, space, spec.scale)
+    bias = spec.bias_between(*pairs)
+    bias = None if bias is None else spec.bias_to_add(bias)
     # Where nothing may be hidden the plain formula decides, whatever is not finite.
-    key = key if scores.may_hide else key[..., :0]
-    block = Block(products, bias=bias, sinks=scores.sinks, key=key, softcap=scores.softcap)
-    if scores.mask is None or intersect(seen.seen_by_all, keys) == keys:
+    key = key if spec.may_hide else key[..., :0]
+    block = Block(products, bias=bias, sinks=spec.sinks, key=key, softcap=spec.softcap)
+    if spec.mask is None or intersect(seen.seen_by_all, keys) == keys:
         return block
-    window, at = _window(scores.mask), scores.at
-    if window is None or len(queries + keys) > 2 or not isinstance(at, Counted):
-        return block._replace(mask=scores.mask_between(*pairs))
+    window, at = _window(spec.mask), spec.at
+    if window is None or len(queries + keys) > 2 or not isinstance(at, Consecutive):
+        return block._replace(mask=spec.mask_between(*pairs))
     (left, right), ahead = window, queries[0][0] + at.offset - keys[0][0]
     return block._replace(low=max(ahead - left, -FAR), high=min(ahead + right + 1, FAR))
 

@@ -140,7 +140,7 @@ def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     return ((start, middle),), ((middle, stop),)
 
 
-def row_lengths(query: Array, key: Array) -> list[int]:
+def batch_lengths(query: Array, key: Array) -> list[int]:
     """Return the lengths of the axes before queries and features."""
     return [m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True)]
 

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
-from positional_embeddings.attention.cache import POSITIONS, KVStep
+from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import Layout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
@@ -20,7 +20,7 @@ from positional_embeddings.masks.mask import Mask
 # their positions.
 ScoreFunction = Callable[[Any, Any], Any]
 
-_REMEDY = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
+_POSITIONS_HINT = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
 _ANOTHER = " If the keys are of another sequence, padded on the right, give offset=0."
 
 
@@ -74,7 +74,7 @@ class Rules(NamedTuple):
                 for key, array in value._arrays().items():
                     arrays[f"{name}.{key}"] = array
             elif isinstance(value, KVStep):
-                arrays[POSITIONS] = value.positions
+                arrays[POSITIONS_LABEL] = value.positions
             elif not (callable(value) and name in ("mask", "bias")):
                 arrays[name] = value
         return arrays
@@ -147,7 +147,7 @@ class Rules(NamedTuple):
         first = first_position(q_len, k_len, offset, space)
         if first + q_len > k_len >= q_len:
             what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
-            raise wrong_value("offset", what, offset, _REMEDY)
+            raise wrong_value("offset", what, offset, _POSITIONS_HINT)
         if isinstance(mask, Mask):
             mask._check((first, first + q_len), k_len, space)
             if q_len < k_len:
@@ -173,7 +173,7 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
         return
-    longest, what, hint = (mask._bounds or (0, k_len))[1], "", _REMEDY
+    longest, what, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
     if is_alone and offset is None:  # the keys may be of another sequence
         if longest < k_len:
             what = f"have a length of all {k_len} keys, as the longest sequence has"

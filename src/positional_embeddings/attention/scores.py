@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions
 from positional_embeddings.attention.layout import (
-    Form,
+    ArraySpec,
     Layout,
     LayoutKey,
     check_axis_counts,
@@ -21,14 +21,14 @@ from positional_embeddings.attention.layout import (
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Counted
+from positional_embeddings.masks.points import Consecutive
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
 
 
-class Scores(NamedTuple):
+class ScoreSpec(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
     space: Space
@@ -38,7 +38,7 @@ class Scores(NamedTuple):
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    at: Counted | Positions  # where queries and keys are, for a `Mask` or a `Bias`
+    at: Consecutive | Positions  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
     seen: Span  # keys that hold all that a query sees
@@ -78,19 +78,19 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than their neighbours."""
         return self.at.global_queries(self.mask) if self.has_reach else ()
 
-    def with_sinks(self, sinks: Array) -> "Scores":
+    def with_sinks(self, sinks: Array) -> "ScoreSpec":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
-            with self.space.undisturbed(sinks):
+            with self.space.compute_context(sinks):
                 sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
             sinks = self.layout.align_mask_or_bias("sinks", sinks, self.space)
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 
-    def with_arrays(self) -> "Scores":
+    def with_arrays(self) -> "ScoreSpec":
         """Return the same scores, with arrays for the mask and the bias of all that is seen."""
         pairs = self.layout.queries, self.seen
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        at = Counted(0, self.layout.keys.size)
+        at = Consecutive(0, self.layout.keys.size)
         return self._replace(mask=mask, bias=self.bias_between(*pairs), at=at)
 
     def mask_between(self, queries: Span, keys: Span) -> Array:
@@ -165,7 +165,7 @@ class Scores(NamedTuple):
         if self.softcap is not None:
             scores = _soft_capped(scores, self.softcap, space.xp)
         if bias is not None:
-            scores = space.into(space.xp.add, scores, bias)
+            scores = space.apply(space.xp.add, scores, bias)
         return scores if mask is None else space.fill(scores, mask, -float("inf"))
 
 
@@ -202,18 +202,18 @@ def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
     return array[(*index, ...)]
 
 
-def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Scores:
+def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSpec:
     """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
     space = space_of(**arrays, **rules.arrays())
     axes = options.axes(arrays["q"], rules.positions)
     check_axis_counts(arrays)
     rules, options = rules.checked(space), options.checked(arrays)
     positions = rules.checked_positions(arrays, axes, space)
-    at: Counted | Positions | None = None
+    at: Consecutive | Positions | None = None
     if positions is not None:
         rules, at = positions.apply(rules, space)
     key = LayoutKey(
-        arrays=tuple([(n, Form(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
+        arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
         axes=axes,
         counts=rules.counts(1 if at is None else at.batch),
         sequences=None if positions is None else positions.sequences,
@@ -223,7 +223,7 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     layout = (numpy_layout_of if space.xp is np else layout_of)(key, space.xp)
     lengths = layout.queries.size, layout.keys.size
     if at is None:
-        at = Counted(rules.first_query(layout, space), lengths[1])
+        at = Consecutive(rules.first_query(layout, space), lengths[1])
     mask, bias = rules.mask, rules.bias
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, *lengths, space)
@@ -234,7 +234,6 @@ def scores_of(arrays: dict[str, Array], rules: Rules, options: Options) -> Score
     if isinstance(mask, Mask) and not space.is_compiling:
         by_any, by_all = at.reach(mask, ((0, lengths[0]),))
         seen, is_masked = seen if by_any == seen.ranges else span_of(*by_any), by_any != by_all
-    of_result = options.return_lse, options.block_size
-    of_keys = seen, is_masked
-    scores = Scores(space, layout, mask, bias, scale, rules.softcap, None, at, *of_result, *of_keys)
-    return scores if rules.sinks is None else scores.with_sinks(rules.sinks)
+    rest = at, options.return_lse, options.block_size, seen, is_masked
+    spec = ScoreSpec(space, layout, mask, bias, scale, rules.softcap, None, *rest)
+    return spec if rules.sinks is None else spec.with_sinks(rules.sinks)

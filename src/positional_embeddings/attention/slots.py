@@ -7,6 +7,9 @@ from typing import NamedTuple
 from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 
+# The way on, in errors of arrays of too many tokens.
+NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask, too."
+
 
 class Slots(NamedTuple):
     """The slots of a cache, which hold all tokens, or as a ring the first and the newest ones.
@@ -37,7 +40,7 @@ class Slots(NamedTuple):
         is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
         return xp.where(is_held, newest, -1)
 
-    def lost(self, oldest: HostArray, lengths: HostArray, first: HostArray | None = None) -> int:
+    def overwritten(self, oldest: HostArray, lengths: HostArray, first: Array = None) -> int:
         """Return how many keys from a first one on a ring has overwritten, at most.
 
         The first one is that of the next query if it is None.
@@ -48,7 +51,7 @@ class Slots(NamedTuple):
         held, needed = (np.clip(at, self.sinks, lengths) for at in (oldest, first))
         return max(0, int(np.max(held - needed)))
 
-    def taken(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
+    def runs(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
         """Yield which slots positions from `first` to `stop` have after `length` tokens.
 
         As (slot, position, count) of neighbours, without positions that the ring has forgotten.
@@ -127,7 +130,7 @@ class NewTokens(NamedTuple):
         lengths = zip(self.before[:, 0].tolist(), self.after[:, 0].tolist(), strict=True)
         for row, (first, stop) in enumerate(lengths):
             for token, count in self._runs(row):
-                for slot, position, n in self.slots.taken(first, first + count, stop):
+                for slot, position, n in self.slots.runs(first, first + count, stop):
                     yield Write(row, slot, token + position - first, n)
                 first += count  # noqa: PLW2901 - the tokens after padding
 

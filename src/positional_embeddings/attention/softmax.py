@@ -22,7 +22,7 @@ def products(query: Array, key: Array, space: Space, scale: float | None = None)
     if scale is not None:
         query = space.astype(query, space.dtype) * scale
     if key.dtype == space.dtype:
-        return space.multiply(query, space.transpose(key))
+        return space.grouped_matmul(query, space.transpose(key))
     parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
     of_parts = [products(query, space.astype(part, space.dtype), space) for part in parts]
     return of_parts[0] if len(of_parts) == 1 else space.xp.concat(of_parts, axis=-1)
@@ -31,9 +31,9 @@ def products(query: Array, key: Array, space: Space, scale: float | None = None)
 def weighted_sums(weights: Array, value: Array, space: Space) -> Array:
     """Return the sums of values of any real dtype that have these weights."""
     if value.dtype == space.dtype:
-        return space.multiply(weights, value)
+        return space.grouped_matmul(weights, value)
     parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
-    sums = (space.multiply(weights[..., at], space.astype(x, space.dtype)) for at, x in parts)
+    sums = (space.grouped_matmul(weights[..., at], space.astype(x, space.dtype)) for at, x in parts)
     return reduce(add, sums)
 
 
@@ -53,17 +53,17 @@ def softmax(
     `sinks`, (..., 1, 1), are the scores of a key without value. The second result is the logarithm
     of the sum of exponentials, (..., query, 1), if it is asked for. `scores` may be overwritten.
     """
-    xp, into = space.xp, space.into
+    xp, into = space.xp, space.apply
     if 0 in scores.shape:
         shape = (*scores.shape[:-1], 1)
         lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
         return scores, lse if sinks is None else xp.maximum(lse, sinks)
-    highest = space.highest(scores)
+    highest = space.row_max(scores)
     if sinks is not None:
         highest = xp.maximum(highest, _finite(sinks, space))
     weights = into(xp.exp, into(xp.subtract, scores, highest))
     # The maximum has a weight of 1, unless no key is seen.
-    total = space.total(weights, TINY_WEIGHT)
+    total = space.row_sum(weights, TINY_WEIGHT)
     if sinks is not None:
         total = total + xp.exp(sinks - highest)
     lse = log_sum_exp(highest, total, space) if with_lse else None
@@ -115,16 +115,16 @@ class OnlineSoftmax(NamedTuple):
         """
         xp, (old_sums, old_total, running_max) = space.xp, self
         if running_max is None:
-            weights = space.small_exp(scores)
+            weights = space.scaled_exp(scores)
             weights = weights if hidden is None else space.fill(weights, hidden, 0.0)
         else:
             scores = scores if hidden is None else space.fill(scores, hidden, -float("inf"))
-            running_max = xp.maximum(running_max, space.highest(scores) + headroom)
+            running_max = xp.maximum(running_max, space.row_max(scores) + headroom)
             decay = xp.exp(self.running_max - running_max)
             old_sums, old_total = old_sums * decay, old_total * decay
-            weights = space.into(xp.exp, space.into(xp.subtract, scores, running_max))
-        sums = space.into(xp.add, space.multiply(weights, values), old_sums)
-        return OnlineSoftmax(sums, old_total + space.total(weights), running_max)
+            weights = space.apply(xp.exp, space.apply(xp.subtract, scores, running_max))
+        sums = space.apply(xp.add, space.grouped_matmul(weights, values), old_sums)
+        return OnlineSoftmax(sums, old_total + space.row_sum(weights), running_max)
 
     def part(self, at: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""

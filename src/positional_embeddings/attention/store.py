@@ -11,19 +11,17 @@ from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 
-# The ways on, in errors: of arrays of too many tokens,
-NEW_ONLY = " The `tokens` of a step are the new ones alone, in an attention mask, too."
-# and where a buffer has been stored in by this step, by a later one, not by the one before, or by
-# another cache.
+# The ways on, in errors, where a buffer has been stored in by this step, by a later one, not by the
+# one before, or by another cache.
 _OTHER_BUFFER = "be another one for keys, for values and for each layer"
-_STORED_TWICE = " Each token, or chunk of tokens, has a step of its own."
-_IS_AHEAD = (
+_TWICE_HINT = " Each token, or chunk of tokens, has a step of its own."
+_AHEAD_HINT = (
     " The cache that `step` returned was not kept, an earlier step was used again, or the buffer is"
     " used for another sequence: write cache, step = cache.step(tokens), or start over with"
     " KVCache.empty. To go back on purpose, rewind the cache, by 0 to go on from an earlier one."
 )
-_IS_BEHIND = " Call `step` once for all layers, and store its tokens in each of their buffers."
-_OTHER_TOKENS = (
+_BEHIND_HINT = " Call `step` once for all layers, and store its tokens in each of their buffers."
+_TOKENS_HINT = (
     " It has tokens of another cache, or rows that were not taken along, or its ring overwrote"
     " some. Go on from the cache whose step stored in it last; or copy a cache and its buffers, as"
     " new arrays, before they go on. A ring goes back by its slots beyond the window (`drafts`)."
@@ -73,7 +71,7 @@ class BufferAxes(NamedTuple):
         return namespace.select(index >= 0, taken, float("nan"), xp)
 
 
-class Moves(NamedTuple):
+class WritePlan(NamedTuple):
     """What a step writes to buffers of one form, and what it reads of them."""
 
     axes: BufferAxes
@@ -135,13 +133,13 @@ class Update(NamedTuple):
         goes_on = held.branch is branch and not is_copied
         if goes_on and length is self.lengths:
             came = "one that this step has stored in already"
-            raise wrong_value("buffer", _OTHER_BUFFER, came, _STORED_TWICE)
+            raise wrong_value("buffer", _OTHER_BUFFER, came, _TWICE_HINT)
         if goes_on:
             is_held = length is before or np.array_equal(length, before)
-            hint = _IS_AHEAD if not is_held and np.any(length > before) else _IS_BEHIND
+            hint = _AHEAD_HINT if not is_held and np.any(length > before) else _BEHIND_HINT
         else:
             counts = {**shared, held.branch: length}
-            hint = _OTHER_TOKENS if length.any() else _IS_BEHIND
+            hint = _TOKENS_HINT if length.any() else _BEHIND_HINT
             if len(length) != len(before):  # of other sequences
                 counts, oldest = dict.fromkeys(counts, 0 * before), 0 * before
             oldest = np.maximum(oldest, self.needed.oldest)
@@ -152,7 +150,7 @@ class Update(NamedTuple):
                 is_held = is_copied or not before.any() or not (branch is not COPY or length.any())
             else:  # a copy may be rewound
                 least = self.needed.oldest if branch is COPY else None
-                lost = self.slots.lost(oldest, before, least)
+                lost = self.slots.overwritten(oldest, before, least)
                 may_lack = branch is COPY and held.branch is needed
                 is_held = not lost and (may_lack or bool(np.all(before <= count)))
             oldest = np.minimum(oldest, before)
@@ -165,7 +163,7 @@ class Update(NamedTuple):
         return Contents(branch, self.lengths, oldest, shared)
 
 
-def track(buffer: Array, update: Update | None, space: Space, changes: Any) -> Contents | None:
+def advance(buffer: Array, update: Update | None, space: Space, changes: Any) -> Contents | None:
     """Check that a buffer holds what a step needs, and return what it holds after it.
 
     This is recorded, unless the step stores in a copy, or nothing; None where it cannot be known.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import Span, position_array, resolve_positions
-from positional_embeddings.arguments.weights import WeightedLayer
+from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import on_given_device, space_of
@@ -93,7 +93,7 @@ def subtract_positions(query: Array | None, key: Array, space: Space) -> Array:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
-    with space.without_chunk_warnings(), space.undisturbed(key):
+    with space.without_chunk_warnings(), space.compute_context(key):
         return key[None, ...] - query[:, None, ...]
 
 
@@ -133,7 +133,7 @@ def check_parameters(
         lengths.update(zip(axes, shape, strict=True))
 
 
-class Bias(WeightedLayer):
+class Bias(ArrayDataclass):
     """Base of biases that are values: an attention asks them block by block."""
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
@@ -221,7 +221,7 @@ class Bias(WeightedLayer):
 
     def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, space: Space) -> Array:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
-        with space.undisturbed(key):
+        with space.compute_context(key):
             bias = self._formula(query, key, space.computing_in(dtype))
             return space.astype(bias, dtype)
 

@@ -109,7 +109,7 @@ def add_positional_encoding_vjp(
     feature, seq = _axes(feature_axis, seq_axis, grad, encoding, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    with space.undisturbed(grad):
+    with space.compute_context(grad):
         wide = space.astype(grad, space.dtype)
         total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
         if encoding.ndim == 2:
@@ -140,6 +140,6 @@ def _align_encoding(encoding: Array, x: Array, feature: int, seq: int, xp: Names
 
 def add_wide(x: ArrayT, encoding: Array, space: Space) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
-    with space.undisturbed(x):
+    with space.compute_context(x):
         wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
         return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ from functools import partial
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
 
@@ -97,7 +97,7 @@ def harmonic_counts(harmonics: int | Sequence[int] | HostArray, periods: int) ->
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
-@host_constant
+@host_cache
 def _frequencies(periods: tuple[float, ...], counts: tuple[int, ...]) -> str:
     """Return the digits of the harmonics of each period, in cycles."""
     pairs = zip(periods, counts, strict=True)

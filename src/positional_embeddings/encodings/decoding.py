@@ -31,7 +31,7 @@ class Grid(NamedTuple):
     weight: Array  # of all waves together, 0-d
 
 
-class Top(NamedTuple):
+class Peak(NamedTuple):
     """The top of a peak of the similarity of each encoding and the encodings of points."""
 
     point: Array  # (coordinate, encoding)
@@ -39,7 +39,7 @@ class Top(NamedTuple):
     strength: Array  # (encoding,): how often this is in the encoding
 
 
-def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+def decode_points(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
     """Return the points of encodings (2 * wave, n), best ones first, and then their strengths.
 
     Both are rows, (count * coordinate + count, n).
@@ -48,10 +48,10 @@ def decoded(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
     grid = Grid(*(xp.asarray(x, dtype=space.dtype, device=space.device) for x in grid))
     length = max(1, _NUMBERS_OF_A_BLOCK // (grid.points.shape[0] * grid.points.shape[1]))
     blocks = cuts(encodings.shape[1], length) or [slice(0, 0)]
-    return xp.concat([_found(encodings[:, b], grid, count, space) for b in blocks], axis=1)
+    return xp.concat([_find_peaks(encodings[:, b], grid, count, space) for b in blocks], axis=1)
 
 
-def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+def _find_peaks(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
     """Return points, each found in what those before it leave over, and half a cycle from them.
 
     Their strengths are further rows.
@@ -68,19 +68,19 @@ def _found(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
         point, encoding = (xp.take(x, start, axis=1) for x in (grid.points, grid.encodings))
         apart = xp.abs(grid.points[:, :, None] - point[:, None, :])
         is_taken = is_taken | xp.all(apart <= grid.half_cycle[:, :, None], axis=0)
-        tops.append(_climbed(encodings, point, encoding, grid, space))
+        tops.append(_climb(encodings, point, encoding, grid, space))
         encodings = encodings - tops[-1].strength * tops[-1].encoding
     for i in range(_ROUNDS * count if count > 1 else 0):
         top = tops[i % count]
         encodings = encodings + top.strength * top.encoding
-        tops[i % count] = top = _climbed(encodings, top.point, top.encoding, grid, space)
+        tops[i % count] = top = _climb(encodings, top.point, top.encoding, grid, space)
         encodings = encodings - top.strength * top.encoding
     # Where nothing is similar, there is no point.
     points = [xp.where(top.strength > 0, top.point, nan) for top in tops]
     return xp.concat([*points, *(top.strength[None, :] for top in tops)], axis=0)
 
 
-def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Top:
+def _climb(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Peak:
     """Return the tops near points, by Newton's steps along the way that a kernel's top would be.
 
     The curvature of a kernel at its top is known; that of a similarity along one way is computed.
@@ -104,4 +104,4 @@ def _climbed(encodings: Array, point: Array, encoding: Array, grid: Grid, space:
         turn = xp.sin(angle), xp.cos(angle)
         left = angle_sum(ahead, (-turn[0], turn[1]))
     strength = xp.sum(left[1], axis=0) / grid.weight
-    return Top(point + moved, xp.concat(angle_sum((sin, cos), turn), axis=0), strength)
+    return Peak(point + moved, xp.concat(angle_sum((sin, cos), turn), axis=0), strength)

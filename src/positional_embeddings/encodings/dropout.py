@@ -60,6 +60,6 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     space_of(x=x, rng=drawn)  # a check
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    with space.undisturbed(x):
+    with space.compute_context(x):
         scaled = space.astype(x, space.dtype) / (1 - rate)
         return space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]

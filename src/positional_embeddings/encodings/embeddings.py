@@ -24,7 +24,7 @@ def _pair(name: str, size: Size) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenEmbedding(weights.WeightedLayer):
+class TokenEmbedding(weights.ArrayDataclass):
     """A vector for each token of a vocabulary.
 
     Immutable: `dataclasses.replace` gives a copy with another table. The table of a
@@ -113,7 +113,7 @@ class TokenEmbedding(weights.WeightedLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class PatchEmbedding(weights.WeightedLayer):
+class PatchEmbedding(weights.ArrayDataclass):
     """A vector for each patch of an image: a convolution whose stride is its kernel.
 
     Immutable: `dataclasses.replace` gives a copy with other weights.
@@ -215,14 +215,14 @@ class PatchEmbedding(weights.WeightedLayer):
             raise wrong_value("images", what, tuple(images.shape))
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
-        with space.undisturbed(images):
+        with space.compute_context(images):
             kernel, bias, wide = (space.astype(array, dtype) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
-        with space.undisturbed(flat):
+        with space.compute_context(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
             embedded: ArrayT = space.astype(projected + bias[:, None, None], images.dtype)
         return embedded

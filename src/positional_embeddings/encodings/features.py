@@ -17,9 +17,9 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cyc
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.errors import counted, remedy_for, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, remedy_for, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array, host_constant
+from positional_embeddings.arrays.kept import constant_array, host_cache
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary.layouts import halves, join_pairs
@@ -67,7 +67,7 @@ def by_chunks(
     a first axis in place of the features.
     """
     if not space.is_chunked:
-        with space.undisturbed(coordinates[0]):
+        with space.compute_context(coordinates[0]):
             return encode(*coordinates, space=space)
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
@@ -125,7 +125,7 @@ class Waves(NamedTuple):
         if self.phases:
             points = xp.concat([points, xp.ones_like(points[:1, ...])], axis=0)
         shape = points.shape[1:]
-        factor = column(self.amplitude, len(shape), space)
+        factor = as_column(self.amplitude, len(shape), space)
         if space.compiles_kernels:
             both = cos_sin_of_sum_by_kernel(points, frequencies, work, space, factor)
             cos, sin = both[0, ...], both[1, ...]
@@ -133,7 +133,7 @@ class Waves(NamedTuple):
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
             sin, cos = self.in_order(*halves(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
-            factor = column(self.amplitude, 1, space)
+            factor = as_column(self.amplitude, 1, space)
             by_quadrant = not self.is_drawn
             fill_cos_sin_of_sum(flat, frequencies, factor, cos, sin, by_quadrant=by_quadrant)
             return np.reshape(features, (2 * pairs, *shape))
@@ -155,7 +155,7 @@ class Waves(NamedTuple):
         work = dtypes.compute_dtype(dtype, xp)
 
         def sin_cos(x: Array) -> SinCos:
-            factor = column(self.amplitude, x.ndim, space)
+            factor = as_column(self.amplitude, x.ndim, space)
             cos, sin = cos_sin(x, frequencies, work, space, factor)
             return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
 
@@ -183,7 +183,7 @@ def angle_sum(one: SinCos, other: SinCos) -> SinCos:
     return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
 
 
-def column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
+def as_column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
     """Return a number of each wave as an array with `ndim` further axes; one number as it is."""
     if isinstance(values, float):
         return values
@@ -210,7 +210,7 @@ def smoothness(nu: float | None) -> float:
     return float(number)
 
 
-@host_constant
+@host_cache
 def cycles(part: str, *wavelengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each wavelength."""
     with localcontext(DIGITS):
@@ -241,5 +241,5 @@ def one_or_each(
     numbers = [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if count is not None and len(numbers) != count:
         what = f"be a number, or a list of {count}, one for each {each}"
-        raise wrong_value(name, what, counted(len(numbers), "number"))
+        raise wrong_value(name, what, plural(len(numbers), "number"))
     return numbers

@@ -17,10 +17,10 @@ from positional_embeddings.arrays.kept import read_only
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
-from positional_embeddings.encodings.decoding import Grid, decoded
+from positional_embeddings.encodings.decoding import Grid, decode_points
 from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCos, Waves, angle_sum
 from positional_embeddings.encodings.fourier import octave_wavelengths
-from positional_embeddings.encodings.grid_cells import directed
+from positional_embeddings.encodings.grid_cells import directional_frequencies
 from positional_embeddings.encodings.random_fourier import SpectralKernel, drawn_frequencies
 from positional_embeddings.rotary.layouts import halves, join_pairs
 
@@ -34,7 +34,7 @@ Numbers: TypeAlias = float | Sequence[float] | HostArray
 
 
 @dataclass(frozen=True)
-class FourierFeatures(checks.CheckedLayer):
+class FourierFeatures(checks.CheckedDataclass):
     r"""Sines and cosines of points that one can compute with: move, add, compare and read back.
 
     Wave :math:`j` of a point :math:`x` is the pair of features :math:`\sqrt{w_j}\,(\sin, \cos)` of
@@ -280,7 +280,8 @@ class FourierFeatures(checks.CheckedLayer):
         lengths = features.one_or_each("scales", scales, features.wavelength)
         each = len(lengths), "scale"
         angles = features.one_or_each("orientations", orientations, checks.finite_number, *each)
-        cells = _exact_features(directed("theory", tuple(lengths), tuple(map(float, angles))))
+        directions = tuple(map(float, angles))
+        cells = _exact_features(directional_frequencies("theory", tuple(lengths), directions))
         origins = _host_numbers("offsets", offsets)
         if origins.shape not in ((2,), (len(lengths), 2)):
             what = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
@@ -394,7 +395,7 @@ class FourierFeatures(checks.CheckedLayer):
         TypeError, ValueError
             If an array does not hold real floating-point numbers, or shapes do not fit.
         """
-        return self._bound(a, b, 1)  # type: ignore[no-any-return]
+        return self._bind(a, b, 1)  # type: ignore[no-any-return]
 
     def unbind(self, a: ArrayT, b: ArrayT, /) -> ArrayT:
         """Return the encodings of differences of points, from the encodings of both.
@@ -415,7 +416,7 @@ class FourierFeatures(checks.CheckedLayer):
         TypeError, ValueError
             If an array does not hold real floating-point numbers, or shapes do not fit.
         """
-        return self._bound(a, b, -1)  # type: ignore[no-any-return]
+        return self._bind(a, b, -1)  # type: ignore[no-any-return]
 
     def kernel(self, difference: AnyArray, /, *, dtype: Dtype | None = None) -> Array:
         r"""Return the scalar product of the encodings of two points, from their difference.
@@ -557,9 +558,9 @@ class FourierFeatures(checks.CheckedLayer):
         turn = Waves(self._waves.frequencies, "concatenated")
         turn = turn.encode("fourier_features", by, space.dtype, space)
         sin, cos = halves(turn, 0, "half", len(self.frequencies))
-        return self._turned(encoding, (sign * sin, cos), space)
+        return self._turn(encoding, (sign * sin, cos), space)
 
-    def _bound(self, a: Array, b: Array, sign: int) -> Array:
+    def _bind(self, a: Array, b: Array, sign: int) -> Array:
         space = space_of(a=a, b=b)
         self._check_encoding("a", a, space)
         self._check_encoding("b", b, space)
@@ -568,19 +569,19 @@ class FourierFeatures(checks.CheckedLayer):
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        phasors = tuple(features.column(x, 0, space) for x in parts)
-        with space.undisturbed(b):
+        phasors = tuple(features.as_column(x, 0, space) for x in parts)
+        with space.compute_context(b):
             sin, cos = angle_sum(self._pair(b, space), phasors)
-            return self._turned(a, (sign * sin, cos), space)
+            return self._turn(a, (sign * sin, cos), space)
 
     def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
         wide, waves = space.astype(encoding, space.dtype), self._waves
         return waves.in_order(*halves(wide, 0, LAYOUTS[self.arrangement], len(self.frequencies)))
 
-    def _turned(self, encoding: Array, turn: SinCos, space: Space) -> Array:
+    def _turn(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        with space.undisturbed(encoding):
+        with space.compute_context(encoding):
             pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
             joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
             return space.astype(joined, encoding.dtype)
@@ -649,7 +650,7 @@ class FourierFeatures(checks.CheckedLayer):
         shape, xp = encoding.shape[1:], space.xp
         wide = xp.concat(list(self._pair(encoding, space)), axis=0)
         wide = space.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), space.widest)
-        points = decoded(wide, grid, count, space.computing_in(space.widest))
+        points = decode_points(wide, grid, count, space.computing_in(space.widest))
         return space.astype(xp.reshape(points, (points.shape[0], *shape)), space.dtype)
 
 

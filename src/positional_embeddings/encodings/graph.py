@@ -106,7 +106,7 @@ def graph_laplacian_encoding(
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    with space.undisturbed(weights):
+    with space.compute_context(weights):
         weights = _symmetric(weights, adjacency.dtype, space)
         degrees = xp.sum(weights, axis=-1)
         diagonal = degrees
@@ -173,7 +173,7 @@ def random_walk_encoding(
     xp, weights = space.xp, _weights(adjacency, space)
     steps = checks.feature_count("steps", steps)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    with space.undisturbed(weights):
+    with space.compute_context(weights):
         degrees = xp.sum(weights, axis=-1, keepdims=True)
         one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
         # Of the main namespace: `linalg` is an extension that a library need not have.

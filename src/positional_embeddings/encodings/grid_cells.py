@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
 
@@ -99,12 +99,12 @@ def grid_cell_encoding(
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
     checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
-    waves = features.Waves(directed(kind, tuple(lengths), (0.0,) * len(lengths)))
+    waves = features.Waves(directional_frequencies(kind, tuple(lengths), (0.0,) * len(lengths)))
     return waves.encode("grid_cell_encoding", points, dtype, space)
 
 
-@host_constant
-def directed(
+@host_cache
+def directional_frequencies(
     kind: str, wavelengths: tuple[float, ...], orientations: tuple[float, ...]
 ) -> tuple[str, ...]:
     """Return the digits of both coordinates of frequencies: all directions of each wavelength."""

@@ -16,7 +16,7 @@ from positional_embeddings.encodings.dropout import dropout
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedPE(weights.WeightedLayer):
+class LearnedPE(weights.ArrayDataclass):
     """Learned positional encoding, added to the features.
 
     Immutable: `dataclasses.replace` gives a copy with another table. Load the table of a
@@ -202,7 +202,7 @@ class LearnedPE(weights.WeightedLayer):
         xp = space.xp
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in table_axes)
-        with space.undisturbed(grad):
+        with space.compute_context(grad):
             wide = space.astype(grad, space.dtype)
             wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in table_axes[1:])
@@ -216,10 +216,10 @@ class LearnedPE(weights.WeightedLayer):
         else:
             indices = weights.checked_indices("positions", positions, self.max_len, space)
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
-            with space.undisturbed(grad):
+            with space.compute_context(grad):
                 total = weights.segment_sum(flat, indices, self.max_len, space)
         total = weights.zero_padding_idx(total, self.padding_idx, space)
-        with space.undisturbed(grad):
+        with space.compute_context(grad):
             return grad, space.astype(total, self.embeddings.dtype)
 
     def resize(
@@ -286,7 +286,7 @@ class LearnedPE(weights.WeightedLayer):
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         space = space_of(embeddings=self.embeddings)
         xp, on = space.xp, {"dtype": space.dtype, "device": space.device}
-        with space.undisturbed(self.embeddings):
+        with space.compute_context(self.embeddings):
             wide = space.astype(self.embeddings, space.dtype)
             if isinstance(max_len, tuple | list):
                 height, width = _grid("max_len", max_len)

@@ -11,7 +11,7 @@ from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 
@@ -205,7 +205,7 @@ def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
         )
 
 
-_digits_of_seed = host_constant(_drawn_digits)
+_digits_of_seed = host_cache(_drawn_digits)
 
 
 def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Array:

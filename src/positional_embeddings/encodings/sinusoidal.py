@@ -199,7 +199,7 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
 
 
 @dataclass(frozen=True)
-class AbsolutePE(checks.CheckedLayer):
+class AbsolutePE(checks.CheckedDataclass):
     """Sinusoidal position encoding, added to the features.
 
     Immutable, and tied to no library: its table is made for the library, device and dtype of

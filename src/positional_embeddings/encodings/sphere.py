@@ -14,7 +14,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import sphere_kernels
@@ -352,7 +352,7 @@ def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Itera
         yield values
 
 
-@host_constant
+@host_cache
 def _weights(degree: int, factor: float) -> list[list[float]]:
     """Return a factor times the weights of the same, the next lower and the next higher order."""
     n, orders = degree, range(degree + 1)
@@ -383,7 +383,7 @@ def _cos_sin_of_multiples(
     return add_quadrants(cos, sin, multiples * quadrant, xp)
 
 
-@host_constant
+@host_cache
 def _multiples(highest: int, unit: str) -> str:
     """Return the digits of 0 to `highest` cycles in a full circle."""
     circle = Decimal(360) if unit == "degrees" else TWO_PI

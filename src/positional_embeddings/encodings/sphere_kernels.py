@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.encodings.features import smoothness
 
@@ -51,8 +51,8 @@ def _log_weights(squared: Array, length_scale: float, nu: float) -> Array:
     return -exponent if nu == inf else -(nu + 1) * np.log1p(exponent / nu)
 
 
-@host_constant
-def _parts(length_scale: float, nu: float) -> list[float]:
+@host_cache
+def _variance_shares(length_scale: float, nu: float) -> list[float]:
     """Return the parts of the variance of each degree, and of all beyond the highest one.
 
     The sum of weights beyond is an integral and a term of the Euler-Maclaurin formula, of
@@ -69,10 +69,10 @@ def _parts(length_scale: float, nu: float) -> list[float]:
     return (parts / np.sum(parts)).tolist()  # type: ignore[no-any-return]
 
 
-@host_constant
+@host_cache
 def truncation_errors(length_scale: float, nu: float) -> list[float]:
     """Return, for each degree, the part of the variance of all degrees beyond it."""
-    parts = np.asarray(_parts(length_scale, nu))
+    parts = np.asarray(_variance_shares(length_scale, nu))
     return np.cumsum(parts[::-1])[-2::-1].tolist()  # type: ignore[no-any-return]
 
 
@@ -94,10 +94,10 @@ def least_degree(spectrum: Spectrum, tolerance: float | None) -> int:
     return degree
 
 
-@host_constant
+@host_cache
 def amplitude_steps(length_scale: float, nu: float) -> list[float]:
     """Return the factor on harmonics of degree 0, and then from each degree to the next."""
     degree = np.arange(HIGHEST_DEGREE + 1, dtype=np.float64)
     logs = _log_weights(degree * (degree + 1), length_scale, nu) / 2
-    first = np.sqrt(4 * pi * _parts(length_scale, nu)[0])
+    first = np.sqrt(4 * pi * _variance_shares(length_scale, nu)[0])
     return np.append(first, np.exp(np.diff(logs))).tolist()  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.errors import counted, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
@@ -357,7 +357,7 @@ class NeighbourhoodMask(Mask):
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
-            what = f"have {counted(len(shape), 'number')}, as `shape` has"
+            what = f"have {plural(len(shape), 'number')}, as `shape` has"
             raise wrong_value("window", what, window)
         else:
             window = checks.several("window", window, checks.non_negative_integer)
@@ -370,8 +370,8 @@ class NeighbourhoodMask(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         (start, stop), tokens = queries, prod(self.shape)
         if k_len > tokens or start < 0 or stop > tokens:
-            places = f"queries from position {start} to {stop - 1} and {counted(k_len, 'key')}"
-            came = f"{self.shape}, {counted(tokens, 'token')}, for {places}"
+            places = f"queries from position {start} to {stop - 1} and {plural(k_len, 'key')}"
+            came = f"{self.shape}, {plural(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
 
     def _check_places(self, at: Any, space: Space) -> None:

@@ -20,7 +20,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Counted
+from positional_embeddings.masks.points import Consecutive
 
 # What a block of queries sees of a block of keys.
 _HIDDEN, _PART, _WHOLE = range(3)
@@ -271,7 +271,7 @@ def to_block_ranges(
     block_size = checks.positive_integer("block_size", block_size)
     space = new_space()
     (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, space)
-    at = Counted(start, k_len)
+    at = Consecutive(start, k_len)
     states = [
         _states(mask, (first, min(first + block_size, stop)), at, block_size, space)
         for first in range(start, stop, block_size)
@@ -289,7 +289,7 @@ def to_block_ranges(
 
 
 def _states(
-    mask: Mask, queries: tuple[int, int], at: Counted, block_size: int, space: Space
+    mask: Mask, queries: tuple[int, int], at: Consecutive, block_size: int, space: Space
 ) -> Array:
     """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, at.k_len, block_size)

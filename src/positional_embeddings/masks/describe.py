@@ -4,12 +4,12 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import span_of
-from positional_embeddings.arrays.errors import counted, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Counted
+from positional_embeddings.masks.points import Consecutive
 from positional_embeddings.masks.ranges import Ranges
 
 # Queries or keys that are drawn at least: two at each end.
@@ -100,7 +100,7 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, space=space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(span_of(*rows), span_of(*columns), Counted(start, k_len), space)
+        hidden = mask._between(span_of(*rows), span_of(*columns), Consecutive(start, k_len), space)
         picture, sequences = _sequence_table(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
@@ -120,7 +120,7 @@ def describe_mask(
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
-    size = f"{counted(shape[0], 'query')}, {counted(shape[1], 'key')}"
+    size = f"{plural(shape[0], 'query')}, {plural(shape[1], 'key')}"
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
     lines.append(f"# attends   . masked   ({size}{which})")
     return "\n".join(line.rstrip() for line in lines)

@@ -9,15 +9,15 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import Span
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import Points
 
-_OF_CSR = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
-_EDGES = f" Edges are {_OF_CSR} scipy.sparse.csr_array((ones, (queries, keys)))."
+_CSR_HINT = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
+_EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys)))."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,12 +112,12 @@ class ListMask(Mask):
         elif isinstance(indices, list | tuple | range):
             indices = integers_of_list("indices", indices)
         if type(indices).__module__.startswith("scipy.sparse"):
-            hint = f" Pass {_OF_CSR} indices.tocsr()."
+            hint = f" Pass {_CSR_HINT} indices.tocsr()."
             raise wrong_type("indices", "be an array", shown(indices), hint)
         space = space_of(indices=indices)
         if not is_dtype(indices.dtype, "signed integer", space.xp):
             came = dtype_name(indices.dtype)
-            of_pairs = f" A matrix of pairs is {_OF_CSR} scipy.sparse.csr_array(matrix)."
+            of_pairs = f" A matrix of pairs is {_CSR_HINT} scipy.sparse.csr_array(matrix)."
             of_objects = " Each list is a list, a tuple or an array of integers."
             hint = {"bool": of_pairs, "object": of_objects}.get(came, "")
             raise wrong_type("indices", "have a signed integer dtype", came, hint)
@@ -234,8 +234,8 @@ class ListMask(Mask):
         if checks.known_to_differ(self._count, n):
             is_turned = self.indptr is None and self.indices.shape[1] == n
             hint = " Pass indices.T if it is (m, query)." if is_turned else ""
-            what = f"have a list for each of {counted(n, 'query')}"
-            raise wrong_value("indices", what, counted(self._count, "list"), hint)
+            what = f"have a list for each of {plural(n, 'query')}"
+            raise wrong_value("indices", what, plural(self._count, "list"), hint)
         if largest is not None and largest >= k_len:
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")

@@ -11,20 +11,20 @@ from typing import Any
 
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.spans import Span, span_of
-from positional_embeddings.arguments.weights import WeightedLayer
+from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.points import Counted, Points, hides_outside
+from positional_embeddings.masks.points import Consecutive, Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
 _MOST_SHOWN = 1000
 
 
-class Mask(WeightedLayer):
+class Mask(ArrayDataclass):
     """Base of masks that are small immutable values.
 
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
@@ -143,7 +143,7 @@ class Mask(WeightedLayer):
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         shape = (queries[1] - queries[0], k_len)
         of_queries, of_keys = (span_of((0, size)) for size in shape)
-        hidden = self._between(of_queries, of_keys, Counted(queries[0], k_len), space)
+        hidden = self._between(of_queries, of_keys, Consecutive(queries[0], k_len), space)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
@@ -234,7 +234,7 @@ class Mask(WeightedLayer):
 
     # What an attention has to know of a mask at positions, and in the ring of a cache.
 
-    def _parts(self) -> "tuple[Mask, ...]":
+    def _leaves(self) -> "tuple[Mask, ...]":
         """Return the masks that it is made of, itself if it is not combined."""
         return (self,)
 
@@ -308,8 +308,8 @@ class _Combined(Mask):
         for mask in self.masks:
             mask._check(queries, k_len, space)
 
-    def _parts(self) -> tuple[Mask, ...]:
-        return sum((mask._parts() for mask in self.masks), ())
+    def _leaves(self) -> tuple[Mask, ...]:
+        return sum((mask._leaves() for mask in self.masks), ())
 
     def _arrays(self) -> dict[str, Array]:
         return {

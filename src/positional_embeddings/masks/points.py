@@ -72,7 +72,7 @@ class Points(NamedTuple):
         return xp.where(inside, taken, outside)
 
 
-class Counted(NamedTuple):
+class Consecutive(NamedTuple):
     """Where queries and keys are that are counted by their indices."""
 
     offset: int  # position of the first query

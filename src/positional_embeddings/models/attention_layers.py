@@ -10,15 +10,15 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, compute, prepared
+from positional_embeddings.attention.attention import PreparedCall, compute, prepare
 from positional_embeddings.attention.rules import Options, Rules
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.configuration import Config, Configuration
-from positional_embeddings.models.facts import Seen
-from positional_embeddings.models.hf_config import Model
+from positional_embeddings.models.facts import LayerFacts
+from positional_embeddings.models.hf_config import RotaryConfig
 from positional_embeddings.models.layers import Layer
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
@@ -42,7 +42,7 @@ def _optional_value(kind: type, name: str, value: object) -> Any:
 
 
 @dataclass(frozen=True)
-class AttentionLayer(checks.CheckedLayer):
+class AttentionLayer(checks.CheckedDataclass):
     """What the attention of a layer of a model does: rotation, mask, bias, scale and sizes.
 
     An immutable value, as `attention_layers` makes it from the configuration of a model; the
@@ -194,7 +194,7 @@ class AttentionLayer(checks.CheckedLayer):
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
             own = positions if self.rope.sections is None else None
-        return compute(*self._prepared(q, k, v, sinks, own), q, k, v)
+        return compute(*self._prepare(q, k, v, sinks, own), q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
         """Check the numbers of features and of heads of an array."""
@@ -227,14 +227,14 @@ class AttentionLayer(checks.CheckedLayer):
             what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
             raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
 
-    def _prepared(
+    def _prepare(
         self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
-    ) -> Prepared:
+    ) -> PreparedCall:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
         of_scores = self.mask, self.bias, self.scale, self.softcap
         rules = Rules(*of_scores, positions=positions, sinks=sinks)
         options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
-        return prepared(q, k, v, rules, options, is_kept=is_kept)
+        return prepare(q, k, v, rules, options, is_kept=is_kept)
 
 
 def attention_layers(
@@ -311,7 +311,7 @@ class _Reader:
     ) -> None:
         self.config, self.values, self.facts = config, config.values, config.attention
         self._check_is_known()
-        self.model = Model(config, must_rotate=False)
+        self.model = RotaryConfig(config, must_rotate=False)
         self.seq_len, self.layout, self.axes = seq_len, layout, axes
 
     def _check_is_known(self) -> None:
@@ -362,7 +362,7 @@ class _Reader:
         facts, seen = self.facts, self.facts.layers[self._kind(layer)]
         if seen is None:
             return None
-        rule, rope = Seen(**seen), None
+        rule, rope = LayerFacts(**seen), None
         if layer.rotates:
             rope = RoPE(**(self.model.arguments(layer, self.seq_len, self.layout) | self.axes))
         heads = layer.num_heads or self.config.needed("num_attention_heads")
@@ -388,7 +388,7 @@ class _Reader:
             **self.axes,
         )
 
-    def _kv_heads(self, rule: Seen) -> int | None:
+    def _kv_heads(self, rule: LayerFacts) -> int | None:
         """Return the number of heads of keys, None if there are as many as of queries."""
         key = self.config.chosen(self.facts.kv_heads)
         count = key if isinstance(key, int) else self._number(key)
@@ -414,7 +414,7 @@ class _Reader:
         """Return the value of a key, None without; the layer checks it."""
         return None if key is None else self.values.get(key)
 
-    def _mask(self, rule: Seen) -> tuple[int | None, Mask | None]:
+    def _mask(self, rule: LayerFacts) -> tuple[int | None, Mask | None]:
         """Return the keys that a cache has to keep, and the mask."""
         causal = CausalMask() if self.facts.is_causal else None
         key = rule.chunk or rule.window

@@ -8,7 +8,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.models import keys
-from positional_embeddings.models.facts import Attention, facts_of
+from positional_embeddings.models.facts import AttentionFacts, facts_of
 
 Values = Mapping[str, Any]
 Config = Values | str | PathLike[str]
@@ -32,7 +32,7 @@ class Configuration:
         if self.type is not None:
             self.name = f"the model type {self.type!r}"
         self.facts = facts_of(self.type)
-        self.attention = Attention(**(self.facts.attention or {}))
+        self.attention = AttentionFacts(**(self.facts.attention or {}))
         classes = published.get("architectures")
         self.classes = f"; its architectures are {shown(classes)}" if classes else ""
         self._check_sizes(published)

@@ -8,24 +8,25 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import form_of, keep, once
+from positional_embeddings.arrays.kept import get_or_make, keep, signature_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.attention import Prepared, compute
+from positional_embeddings.attention.attention import PreparedCall, compute
 from positional_embeddings.attention.cache import (
-    POSITIONS,
+    POSITIONS_LABEL,
     KVCache,
     KVStep,
     MadeByCache,
-    is_several,
+    in_one_library,
+    is_sequence,
     numbers_of,
-    together,
 )
-from positional_embeddings.attention.store import COPY, NEW_ONLY, Branch, Moves, track
+from positional_embeddings.attention.slots import NEW_HINT
+from positional_embeddings.attention.store import COPY, Branch, WritePlan, advance
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rope import RoPE
@@ -34,11 +35,11 @@ from positional_embeddings.rotary.rope import RoPE
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 # The name of keys and values so far in errors about arrays of two libraries.
-BUFFERS = "buffers` of a cache, whose library is its `xp="
+BUFFERS_LABEL = "buffers` of a cache, whose library is its `xp="
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DecoderCache(WeightedLayer):
+class DecoderCache(ArrayDataclass):
     """The keys and values of all layers of a model, and where the positions of their tokens are.
 
     `empty` makes it. Each step stores its tokens after the last ones, and returns the next cache.
@@ -79,7 +80,7 @@ class DecoderCache(WeightedLayer):
 
     layers: tuple[AttentionLayer | None, ...]
     caches: tuple[KVCache, ...] = field(metadata={"part": True})
-    buffers: list[tuple[Array, ...] | None] = field(metadata={"weight": True})
+    buffers: list[tuple[Array, ...] | None] = field(metadata={"array": True})
     _: KW_ONLY
     ahead: Array = array_field(None)
     since: Array = array_field(None)
@@ -172,7 +173,7 @@ class DecoderCache(WeightedLayer):
         return cls(kept, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
-        lengths, layers = self.lengths, counted(len(self.layers), "layer")
+        lengths, layers = self.lengths, plural(len(self.layers), "layer")
         of_tokens = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
         return f"DecoderCache(<{layers}>, capacity={self.capacity}, lengths={of_tokens})"
 
@@ -223,20 +224,20 @@ class DecoderCache(WeightedLayer):
         if any(cache._branch is None for cache in self.caches):  # no step has been made of it
             self._check_buffers(Branch())
         pairs = [cache.step(tokens) for cache in self.caches]
-        counted = pairs[0][1].positions
+        ordinary = pairs[0][1].positions
         following = self._with(caches=tuple([cache for cache, _ in pairs]))
         if positions is not None:
-            positions = self._checked_positions(positions, counted)
+            positions = self._checked_positions(positions, ordinary)
             checks.set_fields(following, **following._ahead_of(tokens, positions))
         elif self.ahead is None:
-            positions = self._for_coordinates(counted, space_of(positions=counted))
+            positions = self._for_coordinates(ordinary, space_of(positions=ordinary))
         else:
-            space = space_of(positions=counted)
-            ahead = space.xp.asarray(self.ahead, dtype=counted.dtype, device=space.device)
+            space = space_of(positions=ordinary)
+            ahead = space.xp.asarray(self.ahead, dtype=ordinary.dtype, device=space.device)
             rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
-            positions = self._for_coordinates(counted + rows, space)
+            positions = self._for_coordinates(ordinary + rows, space)
         step = object.__new__(DecoderStep)
-        positions = positions if positions is counted else frozen_integers(positions)
+        positions = positions if positions is ordinary else frozen_integers(positions)
         steps = tuple([one for _, one in pairs])
         checks.set_fields(step, positions=positions, _cache=following, _steps=steps, _plans={})
         return following, step
@@ -247,22 +248,22 @@ class DecoderCache(WeightedLayer):
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
             for buffer in pair or ():
                 update, changes = pairs[number]
-                track(buffer, update, space_of(buffer=buffer), changes)
+                advance(buffer, update, space_of(buffer=buffer), changes)
 
     def __getstate__(self) -> dict[str, object]:
         self._check_buffers(COPY)
         return super().__getstate__()
 
-    def _for_coordinates(self, counted: Array, space: Space) -> Array:
+    def _for_coordinates(self, ordinary: Array, space: Space) -> Array:
         """Return positions that are the same in all coordinates."""
-        return space.xp.stack([counted] * self._coordinates) if self._coordinates else counted
+        return space.xp.stack([ordinary] * self._coordinates) if self._coordinates else ordinary
 
-    def _checked_positions(self, positions: Array, counted: Array) -> Array:
-        """Check positions, and return them with as many axes as those that are counted."""
-        space = space_of(positions=positions, **{POSITIONS: counted})
+    def _checked_positions(self, positions: Array, ordinary: Array) -> Array:
+        """Check positions, and return them with as many axes as ordinary ones."""
+        space = space_of(positions=positions, **{POSITIONS_LABEL: ordinary})
         checks.integral("positions", positions, space.xp)
         seq_axis = int(self.caches[0]._is_batch_first)
-        count, batch = counted.shape[seq_axis], self.lengths.shape[0]
+        count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
         leading = (self._coordinates,) if self._coordinates else ()
         of_all = (batch, count) if seq_axis else (count, batch)
         shape, own = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
@@ -273,17 +274,17 @@ class DecoderCache(WeightedLayer):
             or own[-1 if len(own) == 1 else seq_axis] != count
         ):
             what = f"have shape {(*leading, count)} or {(*leading, *of_all)}"
-            raise wrong_value("positions", what, shape, NEW_ONLY)
+            raise wrong_value("positions", what, shape, NEW_HINT)
         if len(own) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
     def _ahead_of(self, tokens: Any, positions: Array) -> dict[str, Array]:
         """Return by how much the positions after these are ahead of the numbers of tokens."""
-        mask = numbers_of("tokens", tokens, "bool", "integral") if is_several(tokens) else None
+        mask = numbers_of("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
         last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
         given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
-        xp, (positions, after, ahead, since, *masks) = together(
+        xp, (positions, after, ahead, since, *masks) = in_one_library(
             space_of(positions=positions), *given
         )
         if self._coordinates:
@@ -366,7 +367,7 @@ class DecoderCache(WeightedLayer):
         ]
         taken = self._with(caches=caches, buffers=buffers)
         if self.ahead is not None:
-            xp, (at, *of_rows) = together(space, indices, self.ahead, self.since)
+            xp, (at, *of_rows) = in_one_library(space, indices, self.ahead, self.since)
             ahead, since = (xp.take(numbers, at) for numbers in of_rows)
             checks.set_fields(taken, ahead=ahead, since=since)
         return taken
@@ -402,7 +403,7 @@ class DecoderStep(MadeByCache):
     (2, 4, 3, 8)
     """
 
-    positions: Array = field(metadata={"weight": True})
+    positions: Array = field(metadata={"array": True})
     # After the step, and the steps of its caches.
     _cache: DecoderCache = field(init=False, metadata={"part": True})
     _steps: tuple[KVStep, ...] = field(init=False, metadata={"part": True})
@@ -455,20 +456,20 @@ class DecoderStep(MadeByCache):
             raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
         rule._check_sinks(sinks)
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
-        form: Any = form_of(q, k, v, keys, values, sinks)
+        form: Any = signature_of(q, k, v, keys, values, sinks)
         form = form and (id(rule), *form, keys.flags.writeable, values.flags.writeable)
         plan = (self._plans or {}).get(form) or self._checked(rule, step, q, k, v, pair)
         q, k = plan.rotate(q, k)
         attention = plan.attention
         if attention is None:  # before anything is stored
             seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
-            attention = rule._prepared(q, *seen, sinks, step, is_kept=form is not None)
+            attention = rule._prepare(q, *seen, sinks, step, is_kept=form is not None)
             keep(self._plans, form, plan._replace(attention=attention))
-        keys, seen_keys = step._moved(keys, k, plan.keys)
-        values, seen_values = step._moved(values, v, plan.values)
+        keys, seen_keys = step._write(keys, k, plan.keys)
+        values, seen_values = step._write(values, v, plan.values)
         cache.buffers[number] = keys, values
-        scores, way = attention
-        return compute(scores.with_sinks(sinks), way, q, seen_keys, seen_values)
+        spec, algorithm = attention
+        return compute(spec.with_sinks(sinks), algorithm, q, seen_keys, seen_values)
 
     def _checked(
         self,
@@ -481,19 +482,19 @@ class DecoderStep(MadeByCache):
     ) -> "_Plan":
         """Check new tokens, and return what rotates and moves such tokens."""
         cache, (keys, values) = self._cache, buffers
-        space = space_of(q=q, k=k, v=v, **{BUFFERS: keys})
+        space = space_of(q=q, k=k, v=v, **{BUFFERS_LABEL: keys})
         count = step.positions.shape[int(cache.caches[0]._is_batch_first)]
         shapes = _shapes_of(rule, cache.lengths.shape[0], count)
         for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
             if tuple(array.shape) != shape:
-                hint = NEW_ONLY * (count not in array.shape)
+                hint = NEW_HINT * (count not in array.shape)
                 raise wrong_value(name, f"have shape {shape}", tuple(array.shape), hint)
             if array.dtype != keys.dtype:
                 what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
                 hint = f" Make the cache with dtype={name}.dtype."
                 raise wrong_type(name, what, dtypes.dtype_name(array.dtype), hint)
         rotate = self._rotate(rule, q, k, space)
-        return _Plan(rotate, step._moves(keys, k), step._moves(values, v))
+        return _Plan(rotate, step._write_plan(keys, k), step._write_plan(values, v))
 
     def _rotate(self, rule: AttentionLayer, q: Array, k: Array, space: Space) -> Rotate:
         """Return what rotates arrays like queries and keys."""
@@ -505,7 +506,8 @@ class DecoderStep(MadeByCache):
             if 0 <= at < rope.seq_len:  # its tables are at hand
                 return _token_rotation(rope, at, q, k)
         make = partial(rope.tables, positions, dtype=q.dtype)
-        rotated = partial(rule._rotated, rotate=once(self._plans, id(rope), make), space=space)
+        tables = get_or_make(self._plans, id(rope), make)
+        rotated = partial(rule._rotated, rotate=tables, space=space)
         return lambda q, k: (rotated(q), rotated(k))
 
 
@@ -513,9 +515,9 @@ class _Plan(NamedTuple):
     """What a step does with the tokens of layers that are alike."""
 
     rotate: Rotate
-    keys: Moves
-    values: Moves
-    attention: Prepared | None = None  # known after the first layer has stored
+    keys: WritePlan
+    values: WritePlan
+    attention: PreparedCall | None = None  # known after the first layer has stored
 
 
 def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
@@ -524,12 +526,12 @@ def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.four_axes(rope))
-    fit = rope._fit(np.concat([q, k], axis=axis), None, at)
+    rotator = rope._rotator(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
     def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-        both = fit(np.concat([q, k], axis=axis))
+        both = rotator(np.concat([q, k], axis=axis))
         return both[queries], both[keys]
 
     return rotate

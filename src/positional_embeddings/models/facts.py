@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.models import keys
 
 
-class Seen(NamedTuple):
+class LayerFacts(NamedTuple):
     """Which keys a query of a type of layers sees.
 
     Parameters
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     has_sinks: bool = False
 
 
-class Attention(NamedTuple):
+class AttentionFacts(NamedTuple):
     """What the attention of a model does.
 
     Parameters
@@ -172,7 +172,7 @@ class Facts(NamedTuple):
     ask, refused : str, optional
         Why no `RoPE` is made without a `layout`, or at all.
     attention : mapping, optional
-        The fields of its `Attention`.
+        The fields of its `AttentionFacts`.
     is_known : bool, default True
         Whether anything is known of the type.
     """
@@ -212,7 +212,7 @@ class Facts(NamedTuple):
 
 
 # What is read of an unknown type.
-_OF_UNKNOWN = Facts(
+_UNKNOWN_FACTS = Facts(
     own_bases=True,
     reads=keys.READ_BY_SOME,
     own={"full_attention": {"head_dim": "global_head_dim"}}
@@ -250,4 +250,4 @@ def layer_types() -> dict[str, Any]:
 def facts_of(model_type: str | None) -> Facts:
     """Return what is known of a `model_type`."""
     known = models().get(str(model_type))
-    return _OF_UNKNOWN if known is None else Facts(**known)
+    return _UNKNOWN_FACTS if known is None else Facts(**known)

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Config, Configuration, Values, without_none
-from positional_embeddings.models.layers import ATTENTION_LAYERS, Layer, Layers
+from positional_embeddings.models.layers import ATTENTION_LAYERS, Layer, LayerConfig
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
@@ -28,7 +28,7 @@ def layer_arguments(
     config: Config, seq_len: int | None, layout: str | None
 ) -> tuple[list[Layer], dict[Layer, Arguments]]:
     """Return the layers, and the arguments of the `RoPE` of the layers that rotate."""
-    model = Model(config)
+    model = RotaryConfig(config)
     layers = model.layers(model.count())
     rotating = {layer for layer in layers if layer.rotates}
     return layers, {layer: model.arguments(layer, seq_len, layout) for layer in rotating}
@@ -38,7 +38,7 @@ def rope_arguments(
     config: Config, seq_len: int | None, layer_type: str | None, layout: str | None
 ) -> Arguments:
     """Return the arguments of the one `RoPE` of a model, or of its layers of a type."""
-    model = Model(config)
+    model = RotaryConfig(config)
     if not model.is_rotary:
         raise _refused(model.name, "its configuration switches rotation off")
     layers = [x for x in model.layers() if x.rotates or x.type in ATTENTION_LAYERS]
@@ -57,7 +57,7 @@ def rope_arguments(
     raise ValueError(message)
 
 
-class Model(Layers):
+class RotaryConfig(LayerConfig):
     """How the layers of a model rotate, by its configuration and by what is known of its type."""
 
     def __init__(self, config: Config | Configuration, *, must_rotate: bool = True) -> None:

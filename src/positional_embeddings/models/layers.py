@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 _SIZES = ("num_attention_heads", "head_dim", "num_key_value_heads", "v_head_dim")
 
 
-class Layers:
+class LayerConfig:
     """The layers of a configuration, whose rotary parameters are `given`."""
 
     def __init__(self, config: Configuration, given: Values, *, is_rotary: bool) -> None:

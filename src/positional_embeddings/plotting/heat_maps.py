@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dtypes import is_dtype
-from positional_embeddings.arrays.errors import counted, shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
@@ -300,7 +300,7 @@ def plot_attention(
         one, sizes = table_at("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):
             what = f"have at most one number for each further axis of `table` ({array.ndim - 2})"
-            raise wrong_value("index", what, counted(len(numbers), "number"))
+            raise wrong_value("index", what, plural(len(numbers), "number"))
         one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
         return _where_seen(one) if drawn == "weights" else one
 
@@ -430,7 +430,7 @@ def _places(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, Hos
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
         what = "be an array, or the pair of latitudes and longitudes"
-        raise wrong_type("coordinates", what, counted(len(coordinates), "thing"))
+        raise wrong_type("coordinates", what, plural(len(coordinates), "thing"))
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
@@ -468,8 +468,8 @@ def _draw_map(
 
 def _draw_grid(ax: "Axes", cells: HostArray, longitude: HostArray, rows: HostArray) -> "AxesImage":
     """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
-    once = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
-    longitude, cells = longitude[once], cells[:, once]
+    get_or_make = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
+    longitude, cells = longitude[get_or_make], cells[:, get_or_make]
     first = int(np.argmax(np.diff(longitude, append=longitude[0] + 360))) + 1
     columns = axes.edges_between(np.concat([longitude[first:], longitude[:first] + 360]))
     cells = np.roll(cells, -first, axis=1)

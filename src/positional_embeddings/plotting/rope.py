@@ -6,7 +6,7 @@ from math import pi
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import counted, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.plotting.axes import axes_to_draw_on
 from positional_embeddings.rotary.rope import RoPE
@@ -145,7 +145,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
         lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
         ax.plot(lengths, label=label, marker="." if frequencies.size <= 128 else "", **style)
         if still.size:
-            pairs = counted(still.size, "pair")
+            pairs = plural(still.size, "pair")
             text = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
             marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
             marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Differences of a line, and along a side of a map; odd, so that 0 is one of them.
-_OF_LINE, _OF_SIDE = 2001, 301
+_LINE_POINTS, _SIDE_POINTS = 2001, 301
 
 
 def plot_kernel(
@@ -65,7 +65,7 @@ def plot_kernel(
     if coordinates > 2:
         raise wrong_value("waves", "have one coordinate or two", f"{coordinates} coordinates")
     ax = axes.axes_to_draw_on(ax)
-    at = np.linspace(-reach, reach, _OF_LINE if coordinates == 1 else _OF_SIDE)
+    at = np.linspace(-reach, reach, _LINE_POINTS if coordinates == 1 else _SIDE_POINTS)
     points = np.stack(np.meshgrid(*[at] * coordinates))
     kernel = waves.kernel(points if waves.frequencies.ndim == 2 else points[0])
     kernel = kernel / np.max(kernel)  # which is at 0

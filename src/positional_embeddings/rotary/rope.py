@@ -28,12 +28,11 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.rotate import (
     Rotation,
     check_installed,
-    prepared,
+    plan_rotation,
     rotate,
     rotate_doubled,
 )
@@ -48,7 +47,7 @@ FARTHEST_SHIFT = 2**60
 
 
 @dataclass(frozen=True)
-class RoPE(checks.CheckedLayer):
+class RoPE(checks.CheckedDataclass):
     """Rotary position embeddings for queries and keys.
 
     For queries and keys of the axes ``(batch, heads, seq, head)``, as in PyTorch and transformers:
@@ -253,29 +252,27 @@ class RoPE(checks.CheckedLayer):
         inverse = checks.boolean("inverse", inverse)
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
-        fit = self._fit(x, positions, offset, out)
-        return fit(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
+        rotator = self._rotator(x, positions, offset, out)
+        return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _fit(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
+    def _rotator(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
-        rotation = self._tables.rotations.get(key) or self._prepared(key, x, positions, out=out)
+        rotation = self._tables.rotations.get(key) or self._plan(key, x, positions, out=out)
         space, target = rotation.space, rotation.target
-        doubled = rotation.way is rotate_doubled
+        doubled = rotation.rotator is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
         return partial(rotate, cos=cos, sin=sin, rotation=rotation)
 
-    def _prepared(
+    def _plan(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
     ) -> Rotation:
         """Check the arrays of a call, and return how it rotates."""
-
-        def locate(space: Space) -> axes.Target:
-            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
-            return self._tables.placed(target, positions, space, name, for_heads=True)
-
-        others = {} if positions is None else {name: positions}
-        rotation = prepared(locate, self, x, out, **others)
+        space = space_of(x=x, **namespace.drop_none(**{name: positions, "out": out}))
+        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+        target = self._tables.placed(target, positions, space, name, for_heads=True)
+        others = () if positions is None else (positions,)
+        rotation = plan_rotation(target, self, space, x, out, *others)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             keep(self._tables.rotations, key, rotation)
@@ -377,7 +374,7 @@ class RoPE(checks.CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             seq_len = axes.length(x, target.seq)
             delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
-        rotation = self._prepared(None, x, None if is_number else delta, "delta")
+        rotation = self._plan(None, x, None if is_number else delta, "delta")
         space, target = rotation.space, rotation.target
         if is_number:
             cos, sin = self._tables.at_number(number, target, space)

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import blocks, dtypes
+from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
@@ -109,9 +109,10 @@ def apply_rope(
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     options = RotaryOptions(layout, rotary_dim, feature_axis)
-    locate = partial(_table_fit, x, cos, sin, options)
-    rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
-    cos, sin = _fitted_tables(cos, sin, rotation, out)
+    space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+    alignment = _alignment_of(x, cos, sin, options, space)
+    rotation = plan_rotation(alignment, options, space, x, out, cos, sin)
+    cos, sin = _align_tables(cos, sin, rotation, out)
     return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
 
@@ -124,7 +125,7 @@ class RotaryOptions(NamedTuple):
     fused: bool | None = None
 
 
-class TableFit(NamedTuple):
+class Alignment(NamedTuple):
     """How tables fit `x`."""
 
     feature: int  # the axis of `x`
@@ -133,7 +134,9 @@ class TableFit(NamedTuple):
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
 
 
-def _table_fit(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space) -> TableFit:
+def _alignment_of(
+    x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space
+) -> Alignment:
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)
@@ -151,10 +154,10 @@ def _table_fit(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: 
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
     differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
-    return TableFit(axis, cos_index, sin_index, both if differ else None)
+    return Alignment(axis, cos_index, sin_index, both if differ else None)
 
 
-def _fitted_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> tuple[Array, Array]:
+def _align_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> tuple[Array, Array]:
     """Return tables with the axes of `x`, in the dtype that it is rotated in."""
     space, target = rotation.space, rotation.target
     # What is written to `out` must not change what is still to be read of them.
@@ -162,7 +165,7 @@ def _fitted_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> 
     cos = cos if target.cos_index is ... else cos[target.cos_index]
     sin = sin if target.sin_index is ... else sin[target.sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
-        with space.undisturbed(cos):
+        with space.compute_context(cos):
             cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
     if target.shape is not None:
         cos, sin = (space.xp.broadcast_to(table, target.shape) for table in (cos, sin))
@@ -208,8 +211,8 @@ class Rotation(NamedTuple):
     space: Space
     axis: int  # of the features
     layout: str
-    way: Rotator | None  # None if the result cannot be written part by part
-    target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `TableFit`
+    rotator: Rotator | None  # None if the result cannot be written part by part
+    target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `Alignment`
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -230,26 +233,23 @@ def check_installed() -> None:
         raise ImportError(message)
 
 
-def prepared(
-    locate: Callable[[Space], Any], options: Any, x: Array, out: Array, **others: Array
+def plan_rotation(
+    target: Any, options: Any, space: Space, x: Array, out: Array, *others: Array
 ) -> Rotation:
-    """Check the arrays of a call, and return how it rotates.
+    """Check `out`, and return how a call rotates, whose other arrays have been checked.
 
-    `locate` checks axes, and returns the target; options are a `RoPE` or `RotaryOptions`; the
-    others are tables or positions.
+    The options are a `RoPE` or `RotaryOptions`; the others are tables or positions.
     """
-    space = space_of(x=x, **others) if out is None else space_of(x=x, **others, out=out)
-    target = locate(space)
     if out is not None:
         checks.output(out, x, space)
-    way = way_for(x, target.feature, options, space, *others.values(), out=out)
-    return Rotation(space, target.feature, options.layout, way, target)
+    rotator = rotator_for(x, target.feature, options, space, *others, out=out)
+    return Rotation(space, target.feature, options.layout, rotator, target)
 
 
-def way_for(
+def rotator_for(
     x: Array, axis: int, options: Any, space: Space, *others: Array, out: Array = None
 ) -> Rotator | None:
-    """Return the fastest way for an array, None if its result cannot be written part by part.
+    """Return what rotates an array fastest, None if its result cannot be written part by part.
 
     The result depends on the others, too: the tables, or what they are made of.
     """
@@ -328,17 +328,17 @@ def rotate(
     `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
     for `rotate_doubled` alone.
     """
-    space, axis, layout, way, _ = rotation
-    with space.undisturbed(x):
+    space, axis, layout, rotator, _ = rotation
+    with space.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-        if way is None:
+        if rotator is None:
             rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
             result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
         else:
             is_new = out is None or space.shares_memory(out, x)
             result = space.xp.empty_like(x) if is_new else out
-            way(x, cos, sin, result, rotation, -1 if inverse else 1)
+            rotator(x, cos, sin, result, rotation, -1 if inverse else 1)
             rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
             if rotated < x.shape[axis] and result is not x:
                 others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -359,7 +359,7 @@ def rotate_doubled(
     """
     axis = rotation.axis
     if cos.shape[axis] < x.shape[axis]:
-        cos, sin = doubled_tables(cos, sin, axis)
+        cos, sin = double_tables(cos, sin, axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
@@ -371,7 +371,7 @@ def rotate_doubled(
         out += swapped
 
 
-def doubled_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
+def double_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
     """Return tables for all features of the half layout: [cos, cos] and [-sin, sin]."""
     return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
 
@@ -470,12 +470,12 @@ def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, spa
 def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Array:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
     space = space_of(x=x)
-    with space.undisturbed(x):
+    with space.compute_context(x):
         as_x = {"dtype": space.dtype, "device": space.device}
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
     options = RotaryOptions(layout, 2 * cos.shape[axis], axis)
-    way = way_for(x, axis, options, space, cos, sin)
-    return rotate(x, cos, sin, Rotation(space, axis, layout, way))
+    rotator = rotator_for(x, axis, options, space, cos, sin)
+    return rotate(x, cos, sin, Rotation(space, axis, layout, rotator))
 
 
 def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 
 Scaled = tuple[HostArray, float]
@@ -44,7 +44,7 @@ def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
 
 
 @dataclass(frozen=True)
-class LinearScaling(checks.CheckedLayer):
+class LinearScaling(checks.CheckedDataclass):
     """Position interpolation: every frequency is divided by a factor.
 
     Parameters
@@ -71,7 +71,7 @@ class LinearScaling(checks.CheckedLayer):
 
 
 @dataclass(frozen=True)
-class NTKScaling(checks.CheckedLayer):
+class NTKScaling(checks.CheckedDataclass):
     """NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
 
     Parameters
@@ -99,7 +99,7 @@ class NTKScaling(checks.CheckedLayer):
 
 
 @dataclass(frozen=True)
-class DynamicNTKScaling(checks.CheckedLayer):
+class DynamicNTKScaling(checks.CheckedDataclass):
     """NTK-aware scaling that grows with the sequence, from the training length on.
 
     Parameters
@@ -144,7 +144,7 @@ def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> H
 
 
 @dataclass(frozen=True)
-class ProportionalScaling(checks.CheckedLayer):
+class ProportionalScaling(checks.CheckedDataclass):
     """The highest frequencies of all features; the others are zero.
 
     Unlike a smaller `rotary_dim`, it keeps the frequencies of the whole head.
@@ -182,7 +182,7 @@ class ProportionalScaling(checks.CheckedLayer):
 
 
 @dataclass(frozen=True)
-class YaRNScaling(checks.CheckedLayer):
+class YaRNScaling(checks.CheckedDataclass):
     """YaRN: low frequencies are divided by a factor, high ones kept.
 
     Parameters
@@ -261,7 +261,7 @@ def yarn_magnitude(factor: float, mscale: float) -> float:
 
 
 @dataclass(frozen=True)
-class Llama3Scaling(checks.CheckedLayer):
+class Llama3Scaling(checks.CheckedDataclass):
     """The scaling of Llama 3.1: low frequencies are divided by a factor, high ones kept.
 
     Parameters
@@ -306,7 +306,7 @@ class Llama3Scaling(checks.CheckedLayer):
 
 
 @dataclass(frozen=True)
-class LongRoPEScaling(checks.CheckedLayer):
+class LongRoPEScaling(checks.CheckedDataclass):
     """LongRoPE: each frequency has a divisor of its own, for short and for long contexts.
 
     Parameters
@@ -387,7 +387,7 @@ def scaled_frequencies(
     return checked_scaling(scaling(dim, base, seq_len), dim)
 
 
-@host_constant
+@host_cache
 def _scaled_frequencies(
     name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:

@@ -7,18 +7,18 @@ from typing import Any
 
 from positional_embeddings.angles.pages import expand
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import call_key, frozen_copy, keep
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, drop_none, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.rotate import doubled_tables, prepared, rotate, rotate_doubled
+from positional_embeddings.rotary.rotate import double_tables, plan_rotation, rotate, rotate_doubled
 
 
 @dataclass(frozen=True, eq=False)
-class RotaryTables(WeightedLayer):
+class RotaryTables(ArrayDataclass):
     """Cosine and sine at some positions, by which queries and keys of many layers are rotated.
 
     ``RoPE.tables`` makes them, once for each step of a model.
@@ -92,29 +92,30 @@ class RotaryTables(WeightedLayer):
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        fit = self._fit(x, out)
-        return fit(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
+        rotator = self._rotator(x, out)
+        return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _fit(self, x: Array, out: Array = None) -> Callable[..., Any]:
+    def _rotator(self, x: Array, out: Array = None) -> Callable[..., Any]:
         """Check an array, and return what rotates arrays of its form."""
         key = call_key(x, out)
-        fit = self._plans.get(key)
-        if fit is not None:
-            return fit
-        tables, locate = self.cos_sin, partial(self._target, x)
-        rotation = prepared(locate, self.rope, x, out, tables=tables)
-        space, target = rotation.space, rotation.target
-        with space.undisturbed(x):
+        rotator = self._plans.get(key)
+        if rotator is not None:
+            return rotator
+        tables = self.cos_sin
+        space = space_of(x=x, tables=tables, **drop_none(out=out))
+        target = self._target(x, space)
+        rotation = plan_rotation(target, self.rope, space, x, out, tables)
+        with space.compute_context(x):
             tables = space.astype(tables, space.dtype)
             tables = axes.repeat_for_heads(tables, target.heads, space)
             cos, sin = expand(tables, target, space)
-        if rotation.way is rotate_doubled:
-            cos, sin = doubled_tables(cos, sin, target.feature)
-        fit = partial(rotate, cos=cos, sin=sin, rotation=rotation)
+        if rotation.rotator is rotate_doubled:
+            cos, sin = double_tables(cos, sin, target.feature)
+        rotator = partial(rotate, cos=cos, sin=sin, rotation=rotation)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
-            keep(self._plans, key, fit)
-        return fit
+            keep(self._plans, key, rotator)
+        return rotator
 
     def _target(self, x: Array, space: Space) -> axes.Target:
         """Check an array, and return where the features and the positions of the tables are."""

@@ -73,7 +73,7 @@ def xpos_scale(
     dtype = checks.feature_dtype(positions, dtype, space)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
     zeta = xp.asarray(zetas, dtype=wide, device=space.device)
-    with space.undisturbed(positions):
+    with space.compute_context(positions):
         power = (space.astype(positions, wide) - center) / scale_base
         factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
         return space.astype(factors, dtype)

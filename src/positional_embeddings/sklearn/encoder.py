@@ -296,8 +296,8 @@ _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not 
 def _kind_of(column: Any) -> str:
     if not isinstance(column, Times):
         return "numbers"
-    if column.model is not None:
-        return f"times of the calendar {column.model}"
+    if column.calendar is not None:
+        return f"times of the calendar {column.calendar}"
     return "times without a zone" if column.zone is None else f"times of the zone {column.zone}"
 
 

@@ -140,10 +140,10 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
             days[j] = dates.days_of(place, times)
             check_apart(place, times, days[j])
         if kind == "dates":
-            zone, model = dates.zone_of(column), dates.model_of(column)
-            if model is not None:
+            zone, own_calendar = dates.zone_of(column), dates.calendar_of(column)
+            if own_calendar is not None:
                 hint = " Pass days_since of the column, and periods in days."
-                raise wrong_value(place, "have dates of the standard calendar", model, hint)
+                raise wrong_value(place, "have dates of the standard calendar", own_calendar, hint)
             if np.isnan(days[j]).any():
                 raise wrong_value(place, "have no missing times", "NaT")
         columns.append(Column(j in days, zone, kind == "dates"))

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import counted, shown, warn_caller, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import SeriesFiller
@@ -26,7 +26,7 @@ _CALENDAR = ("day", "week", "year")
 _LARGEST = 1e100
 
 
-_OWN_ROWS = (
+_ROWS_HINT = (
     " Rows without positions are filled from their own table alone: pass rows around them, too, or "
     "take SimpleImputer."
 )
@@ -176,7 +176,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if count := sum(map(is_missing, frames.column_of(table, j))):
                 message = f"Column {self._name(j)!r} holds text or booleans, and keeps its "
                 hint = ": make numbers of it, as by pandas.to_numeric, to fill them."
-                warn_caller(f"{message}{counted(count, 'gap')}{hint}")
+                warn_caller(f"{message}{plural(count, 'gap')}{hint}")
         self._periods = self._periods_of(rows.columns)
         filled = set(range(rows.values.shape[1])).difference(rows.at, self._texts)
         self._samples = {j: _samples_of(rows, j) for j in sorted(filled)}
@@ -263,7 +263,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _fitted(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
         """Return what fills a column, fitted to samples; warn of several ones at a position."""
         if not samples.size:
-            hint, came = _OWN_ROWS if self.positions_ is None else "", f"none in {self._name(j)}"
+            hint, came = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", came, hint)
         places, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
         is_auto = self.positions == "auto"
@@ -291,8 +291,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
             message += "measured. They are filled by straight lines; leave this period out of "
             warn_caller(f"{message}`periods` if its phases are alike.")
-        if count := np.count_nonzero(gaps.beyond(places) > gaps.promised):
-            message = f"Column {name!r} has {counted(count, 'gap')} farther than {gaps.promised:g} "
+        if count := np.count_nonzero(gaps.beyond(places) > gaps.farthest):
+            message = f"Column {name!r} has {plural(count, 'gap')} farther than {gaps.farthest:g} "
             message += "before or after its record, a tenth of it, where nothing is promised: a "
             warn_caller(f"{message}trend does not go on, and bands may be far too narrow.")
 

@@ -10,14 +10,14 @@ from scipy.optimize import nnls
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 from positional_embeddings.sklearn.seasons import WIDTHS, Cells, fit_seasons
-from positional_embeddings.times.named import harmonics_told, have_common
+from positional_embeddings.times.named import have_common, resolved_harmonics
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
 # and at once at most this fraction of all samples; outside, this many ends of the record.
 _WINDOWS, _HIDDEN, _AT_ONCE, _ENDS = 64, 640, 0.2, 16
 
 # Beyond the record by more than this part of it nothing is promised.
-_PROMISED = 0.1
+_FARTHEST_PART = 0.1
 
 # Cycles of a period, and steps in it, at least; samples of a mean on either side of a gap.
 _CYCLES, _STEPS, _BESIDE = 2.5, 2.5, 8
@@ -28,7 +28,7 @@ _HARMONICS = 3
 _ROUNDED = 1e-9  # part of a length that is due to rounding
 
 # Which samples are seen, and indices of those that are predicted from them.
-Hidden: TypeAlias = Iterator[tuple[HostArray, HostArray]]
+Splits: TypeAlias = Iterator[tuple[HostArray, HostArray]]
 
 
 class Mixture(NamedTuple):
@@ -54,7 +54,7 @@ class SeriesFiller:
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # a cell for each
         self._is_regular = n < 3 or have_common(np.diff(self._x))
-        self.promised = max(_PROMISED * span, self._median_step)
+        self.farthest = max(_FARTHEST_PART * span, self._median_step)
         most = span / _CYCLES
         self.periods = [p for p in periods if p._length() <= most and self._tells(p)]
         seen = np.full(n, fill_value=True)
@@ -73,13 +73,13 @@ class SeriesFiller:
         at, seen, y = np.searchsorted(x, places[:, 0]), np.isin(x, self._x), np.zeros_like(x)
         y[seen] = self._y
         layout = self._layout_of(x)
-        said = self._candidates(layout, x, y, seen)[:, at]
+        filled = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
         own = self._layout_of(self._x)
         for key, length, gap in self._gaps(places):
             mixture = self._mixtures.get(key) or self._learn(own, key[0], length)
             # Where a phase was never measured, hidden windows speak of others: a straight line.
-            mean[gap] = np.where(is_never[gap], said[0, gap], mixture.weights @ said[:, gap])
+            mean[gap] = np.where(is_never[gap], filled[0, gap], mixture.weights @ filled[:, gap])
             variances = _powers(self._x, places[gap, 0], mixture.length) @ mixture.variances
             std[gap] = np.sqrt(np.where(is_never[gap], variances[:, 1], variances[:, 0]))
         mean = self._level + self._unit * mean
@@ -99,7 +99,7 @@ class SeriesFiller:
         if self._is_regular:
             return bool(period._length() >= _STEPS * self._step)
         phases = period._cycles_before(self._x) % 1
-        return harmonics_told(self._x, phases, period._length(), _HARMONICS) > 0
+        return resolved_harmonics(self._x, phases, period._length(), _HARMONICS) > 0
 
     def _layout_of(self, x: HostArray) -> list[Cells]:
         seen, step = np.isin(x, self._x), self._step if self._is_regular else None
@@ -132,8 +132,8 @@ class SeriesFiller:
                 parts, _ = fit_seasons([layout[i] for i in known], seen, y, width)
                 seasons.append(parts.cumsum(axis=0))
         pairs = product(np.concatenate(seasons), _BRIDGES)
-        said = [season + bridge(x[seen], (y - season)[seen], x) for season, bridge in pairs]
-        return np.stack(said)
+        filled = [season + bridge(x[seen], (y - season)[seen], x) for season, bridge in pairs]
+        return np.stack(filled)
 
     def _learn(self, layout: list[Cells], side: int, length: float) -> Mixture:
         """Return how to fill gaps of a length, by hidden windows or ends of the record."""
@@ -143,8 +143,8 @@ class SeriesFiller:
             candidates = len(_BRIDGES) * (1 + sum(map(len, self._known)))
             return Mixture(length, np.eye(candidates)[0], np.full((2, 2), nan))
         wanted = np.concatenate([at for _, at in rounds])
-        said = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
-        errors = (np.concatenate(said, axis=1) - y[wanted]).T
+        filled = [self._candidates(layout, x, y, seen)[:, at] for seen, at in rounds]
+        errors = (np.concatenate(filled, axis=1) - y[wanted]).T
         powers = np.concatenate([_powers(x[seen], x[at], length) for seen, at in rounds])
         windows = sum(1 + np.count_nonzero(abs(np.diff(at)) > 1) for _, at in rounds)
         weights = _convex(errors, windows)
@@ -205,7 +205,7 @@ def _beyond(x: HostArray, at: HostArray) -> Array:
     return np.maximum(np.maximum(x[0] - at, at - x[-1]), 0.0)
 
 
-def _hide_windows(x: HostArray, length: float) -> Hidden:
+def _hide_windows(x: HostArray, length: float) -> Splits:
     """Yield which samples are seen, and hidden ones, in windows as long as a gap, some at once."""
     if x.size < 3:
         return
@@ -227,7 +227,7 @@ def _hide_windows(x: HostArray, length: float) -> Hidden:
         yield seen, np.flatnonzero(~seen)
 
 
-def _hide_ends(x: HostArray, length: float, side: int) -> Hidden:
+def _hide_ends(x: HostArray, length: float, side: int) -> Splits:
     """Yield which samples are seen before an end of the record, and those a length beyond it."""
     if side < 0:
         hidden = _hide_ends(-x[::-1], length, 1)

@@ -17,14 +17,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import counted, shown, warn_caller, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, shown, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import (
     FitOptions,
-    Hidden,
+    HoldOut,
     LeaveOut,
     Predicted,
     Samples,
@@ -280,7 +280,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             for target in self._smoother.samples.y:  # in the order of their places
                 frames.warn_of_angles("A target", target)
             is_alone = self.leave_out is None and groups is None
-            if is_alone and self._smoother.noise_lasts(self._times):
+            if is_alone and self._smoother.noise_is_correlated(self._times):
                 warn_caller(_NOISE_LASTS)
         return self
 
@@ -294,7 +294,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         parts = self._left_out_parts(samples, group, [column.is_time for column in columns])
-        smoother = _Sum(kernel._terms(), samples, parts, options)
+        smoother = AdditiveModel(kernel._terms(), samples, parts, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
         space = space_of(X=X)
@@ -314,10 +314,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             return merge_places(samples, group)
         place = np.arange(samples.weight.size)
         if self.leave_out is None:  # others at the place stay
-            return samples, place, Hidden(place[None], place[None], 0.0, 1 - 1 / samples.repeats)
+            return samples, place, HoldOut(place[None], place[None], 0.0, 1 - 1 / samples.repeats)
         radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
         labels = samples.x[is_time] if any(is_time) else samples.x
-        return samples, place, Hidden(labels, labels, radius, np.zeros_like(samples.weight))
+        return samples, place, HoldOut(labels, labels, radius, np.zeros_like(samples.weight))
 
     def predict(self, X: Any, *, return_std: bool | str = False) -> Any:
         """Return the value of the smooth function.
@@ -360,7 +360,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             if not return_std:
                 return mean
             if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
-                many = f"{beyond} of {counted(x.shape[1], 'query')}"
+                many = f"{beyond} of {plural(x.shape[1], 'query')}"
                 warn_caller(_FAR_OUTSIDE.format(many))
             std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
             return mean, self._restore(std, X.dtype)
@@ -380,7 +380,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         place, deviation = self._places
         with quiet():
             found = self._smoother.left_out(slice(None))
-            moved = (found.at_query * self._smoother.twin_weights)[place] * deviation
+            moved = (found.at_query * self._smoother.repeat_weights)[place] * deviation
             return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
@@ -458,7 +458,7 @@ def _codes_of(groups: Any, X: Array) -> HostArray:
     except ValueError:  # lists of different lengths
         raise wrong_value("groups", "be an array", shown(groups)) from None
     if labels.shape != (X.shape[0],):
-        what = f"have one value for each of {counted(X.shape[0], 'sample')}"
+        what = f"have one value for each of {plural(X.shape[0], 'sample')}"
         raise wrong_value("groups", what, f"shape {labels.shape}")
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
@@ -525,7 +525,7 @@ class _Misfit(NamedTuple):
     aside: Callable[[HostArray], HostArray]  # with samples on one side
 
 
-class _Sum:
+class AdditiveModel:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(
@@ -540,7 +540,7 @@ class _Sum:
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
         twins = np.maximum(shares.repeats - 1, 1.0)
-        self.twin_weights = self._hidden.kept * shares.weight / samples.weight.max() / twins
+        self.repeat_weights = self._hidden.kept * shares.weight / samples.weight.max() / twins
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
@@ -606,18 +606,18 @@ class _Sum:
 
     def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
         """Return the squared errors of shares that were left out, (..., targets, shares)."""
-        moved = (found.at_query * self.twin_weights[at])[..., None, :]
+        moved = (found.at_query * self.repeat_weights[at])[..., None, :]
         y = y[:, self._place[at]] + self._off[:, at]
         return (found.mean - y) ** 2 + self.shares.within[:, at] * (1 + moved) ** 2
 
     def predict(
-        self, x: HostArray, hidden: Hidden | Shares | None = None, *, squares: bool
+        self, x: HostArray, hidden: HoldOut | Shares | None = None, *, squares: bool
     ) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
-        means, at_query, of_terms, distances, leans = map(np.stack, zip(*parts, strict=True))
+        means, at_query, of_terms, distances, skews = map(np.stack, zip(*parts, strict=True))
         mean = self._level + means[:, 0].sum(axis=0)
-        return Predicted(mean, at_query[:, 0].sum(axis=0), of_terms.sum(axis=0), distances, leans)
+        return Predicted(mean, at_query[:, 0].sum(axis=0), of_terms.sum(axis=0), distances, skews)
 
     def left_out(self, at: Array) -> Predicted:
         """Return what the other samples predict at some shares; of a sum, nearly."""
@@ -636,7 +636,7 @@ class _Sum:
             raise wrong_value("leave_out", what, "none for some sample")
         errors = self._squared_errors(found, self.samples.y, at)
         # What the other measurements at a place add to the squared weights.
-        twins = (found.at_query * self.twin_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
+        twins = (found.at_query * self.repeat_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
         parts = 1 + found.squares + twins
         square, part = (_mean(a, weights=shares.weight[at]) for a in (errors, parts))
         self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
@@ -649,7 +649,7 @@ class _Sum:
         """Smooth squared errors over their mean, if others of them predict each one better so."""
         shares = self.shares.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
         samples, hidden = self._hidden.among(at, shares)
-        twin_weights, least = self.twin_weights[at], 0.0
+        repeat_weights, least = self.repeat_weights[at], 0.0
         for term in self._terms:
             extent = np.ptp(term.points(samples.x), axis=0).max()
             last = ceil(log2(max(extent, _LEAST)))
@@ -659,7 +659,7 @@ class _Sum:
                 noise = _shrunk(found, smooth)
                 # The logarithm of the likelihood, times -2, beyond that of the same noise
                 # everywhere. The last term is for what a measurement says of its own place.
-                own = 2 * found.at_query[0] * twin_weights * (ratios / noise) ** 2
+                own = 2 * found.at_query[0] * repeat_weights * (ratios / noise) ** 2
                 score = np.log(noise) + ratios / noise - ratios + own
                 mean = _mean(score, weights=shares.weight)
                 within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / shares.repeats)
@@ -678,7 +678,7 @@ class _Sum:
         local = _shrunk(smooth.predict(x, None, squares=False), smooth)
         return np.where(is_local, local, 1.0)
 
-    def noise_lasts(self, columns: list[frames.Column] | None) -> bool:
+    def noise_is_correlated(self, columns: list[frames.Column] | None) -> bool:
         """Tell whether errors of neighbours are alike in the only column, or that of times."""
         x = self.samples.x
         line = x[[column.is_time for column in columns]] if columns else x
@@ -688,7 +688,7 @@ class _Sum:
             return False
         at, errors = _drawn(self._n, _LEAST_LEFT_OUT), []
         for neighbours in (0, 1, 2):
-            hidden = Hidden(rank[:, at], rank, neighbours, np.zeros(at.size))
+            hidden = HoldOut(rank[:, at], rank, neighbours, np.zeros(at.size))
             found = self.predict(x[:, at], hidden, squares=False)
             squares = (found.mean - self.samples.y[:, at]) ** 2 + self.samples.within[:, at]
             errors.append((squares / self._unit).sum(axis=0))
@@ -726,11 +726,11 @@ class _Sum:
         def errors(i: int, radius: float) -> Array:
             """Return errors beyond the noise, distances, leans and trust; one radius is hidden."""
             labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
-            hidden = Hidden(labels[:, at], labels, radius, none_left, side)
+            hidden = HoldOut(labels[:, at], labels, radius, none_left, side)
             found = smooth.predict(samples.x[:, at], hidden, squares=True)
             noise = variance * (1 / samples.repeats[at] + found.squares)
             missed = (samples.y[:, at] - found.mean[0]) ** 2 - noise
-            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.lean, trust])
+            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.skew, trust])
 
         rows = [errors(0, 0.0)]
         first = float(np.median(rows[0][1]))
@@ -739,13 +739,13 @@ class _Sum:
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
         rows = np.concatenate(rows, axis=1)
-        missed, distance, lean, trust = rows[:, np.isfinite(rows[0])]
+        missed, distance, skew, trust = rows[:, np.isfinite(rows[0])]
         if not missed.size:  # all samples are at one place of the kernel
             return _Misfit(np.zeros_like, np.zeros_like)
         # Distances at equal steps are one, however they are rounded.
         distance = np.round(distance, 3)
         fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
-        weights = trust * (_LEAST + 1 - lean), trust * (_LEAST + lean)
+        weights = trust * (_LEAST + 1 - skew), trust * (_LEAST + skew)
         fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
         return _Misfit(*(fit.predict for fit in fitted))
 
@@ -763,8 +763,8 @@ class _Sum:
         """Return the standard deviations of the function, or of new measurements, at x."""
         ratios = self._noise_ratios(x)
         variance = self.noise[:, None] ** 2 * ratios * (measurements + found.squares)
-        for misfit, distance, lean in zip(self._misfits, found.distance, found.lean, strict=True):
-            missed = (1 - lean) * misfit.around(distance) + lean * misfit.aside(distance)
+        for misfit, distance, skew in zip(self._misfits, found.distance, found.skew, strict=True):
+            missed = (1 - skew) * misfit.around(distance) + skew * misfit.aside(distance)
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
         return np.sqrt(np.minimum(variance, most * np.maximum(ratios, 1.0)))

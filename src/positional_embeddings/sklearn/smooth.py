@@ -65,7 +65,7 @@ class Visible(NamedTuple):
 _ALL_VISIBLE = Visible(np.ones(()), np.ones((), dtype=bool), np.ones(()))
 
 
-class Hidden(NamedTuple):
+class HoldOut(NamedTuple):
     """Samples hidden from a query: all of their labels are within a radius of its own."""
 
     own: HostArray  # (labels, queries)
@@ -74,11 +74,11 @@ class Hidden(NamedTuple):
     kept: HostArray  # (queries,): the fraction of their weight that hidden samples keep
     side: HostArray | None = None  # (queries,): 1 hides samples of a larger first label, too
 
-    def at(self, some: HostArray) -> "Hidden":
+    def at(self, some: HostArray) -> "HoldOut":
         """Return what is hidden from some of the queries."""
         return self._replace(own=self.own[:, some], kept=self.kept[some])
 
-    def among(self, some: HostArray, samples: Samples) -> tuple[Samples, "Hidden"]:
+    def among(self, some: HostArray, samples: Samples) -> tuple[Samples, "HoldOut"]:
         """Return some samples, and what is hidden of them from themselves."""
         return samples, self.at(some)._replace(labels=self.labels[:, some])
 
@@ -128,7 +128,7 @@ class Shares(NamedTuple):
 
 
 # Places, the place of each share, and what is hidden from a query at each share.
-LeaveOut: TypeAlias = tuple[Samples, HostArray, Hidden | Shares]
+LeaveOut: TypeAlias = tuple[Samples, HostArray, HoldOut | Shares]
 
 
 def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Shares]:
@@ -164,7 +164,7 @@ class Predicted(NamedTuple):
     at_query: HostArray  # (ridges, queries): what 1 measured at the query alone would add
     squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
     distance: HostArray  # ([terms,] queries): to the nearest sample seen whole, in widths, or inf
-    lean: HostArray  # ([terms,] queries): 0 if samples are all around, 1 if all are on one side
+    skew: HostArray  # ([terms,] queries): 0 if samples are all around, 1 if all are on one side
 
 
 class Smooth:
@@ -208,7 +208,7 @@ class Smooth:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
-    def predict(self, x: HostArray, hidden: Hidden | Shares | None, *, squares: bool) -> Predicted:
+    def predict(self, x: HostArray, hidden: HoldOut | Shares | None, *, squares: bool) -> Predicted:
         """Return the function at x for each ridge, and squares where asked for."""
         places, order, parts = self._encode(x), [], []
         for rows, middle, extent, first in self._leaves(self.points(x), hidden):
@@ -227,7 +227,7 @@ class Smooth:
         return Predicted(*(part[..., back] for part in joined))
 
     def _leaves(
-        self, points: HostArray, hidden: Hidden | Shares | None
+        self, points: HostArray, hidden: HoldOut | Shares | None
     ) -> Iterator[tuple[Array, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
@@ -293,10 +293,10 @@ class Smooth:
         else:
             spread = (second - mean**2).sum(axis=1)
         off = (away**2).sum(axis=1)
-        lean = off / np.maximum(off + spread, _TINY)
+        skew = off / np.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, away = widening[:, 0], away[:, :, None]
-        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in self.ridges)
+        guards = (ridge * widening * ratio + (widening - 1) * skew for ridge in self.ridges)
         tilts = [
             _tilt(cov, away, guard, self._slopes) if isfinite(ridge) else np.zeros_like(away)
             for ridge, guard in zip(self.ridges, guards, strict=True)
@@ -312,7 +312,7 @@ class Smooth:
         # A leaf may see what is beyond the limit of a query.
         squared = np.where(visible.is_other & (squared <= limit), squared, inf)
         distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
-        return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
+        return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, skew)
 
     def _moments(
         self, p: HostArray, sample: HostArray, columns: HostArray, moved: HostArray | None

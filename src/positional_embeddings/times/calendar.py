@@ -41,7 +41,7 @@ MODEL_MONTHS = {
 }
 
 
-def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> HostArray:
+def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -> HostArray:
     """Return where in a period times are: the phase of the day, month, year or another period.
 
     All is done in integers before one division, so that phases are as exact in the far past as
@@ -56,7 +56,7 @@ def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> H
         of their first day, and are as long as that very month, quarter or year.
         A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
         above zero starts at 1970-01-01 00:00.
-    model : {"noleap", "all_leap", "360_day"}, optional
+    calendar : {"noleap", "all_leap", "360_day"}, optional
         The calendar of a climate model, if `times` count its days since its 1970-01-01.
 
     Returns
@@ -85,7 +85,7 @@ def cycles_of(times: HostArray, period: Duration, model: str | None = None) -> H
     """
     ticks = _ticks_of("times", times)
     if period in _MONTHS:
-        phase = _phase_of_months(ticks, _MONTHS[period], model)
+        phase = _phase_of_months(ticks, _MONTHS[period], calendar)
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
         length = _PARTS[period] if period in _PARTS else length_of("period", period)
@@ -173,14 +173,14 @@ class _Ticks(NamedTuple):
         return values
 
 
-def _phase_of_months(ticks: _Ticks, months: int, model: str | None) -> Array:
+def _phase_of_months(ticks: _Ticks, months: int, calendar: str | None) -> Array:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     days, rest, day_length = ticks.divided_by(DAY)
-    if model is None:
+    if calendar is None:
         first_days = np.arange(_YEARS_OF_CALENDAR * 12 + 1).astype("datetime64[M]")
         starts = first_days.astype("datetime64[D]").astype(np.int64)[::months]
     else:
-        starts = np.cumsum((0, *MODEL_MONTHS[model]))[::months]
+        starts = np.cumsum((0, *MODEL_MONTHS[calendar]))[::months]
     day = (days % starts[-1]).astype(np.int64)
     at = np.searchsorted(starts, day, side="right") - 1
     since, length = day - starts[at], np.diff(starts)[at]

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, days_between, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
-_OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
+_PANDAS_UNIT = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
 _JULIAN_DAY_OF_1970 = 2_440_588
 
@@ -21,7 +21,7 @@ _JULIAN_DAY_OF_1970 = 2_440_588
 # and what makes dates of one zone of several offsets.
 _DATE = re.compile(r"(?![-+]?\d+[.,]\d*$).*\d[-/.:, ]+\w")
 _OFFSET = re.compile(r"\d(Z|[+-]\d\d:?\d\d)$")
-_OF_OFFSETS = "pd.to_datetime(..., utc=True).dt.tz_convert(zone)"
+_TO_ONE_ZONE = "pd.to_datetime(..., utc=True).dt.tz_convert(zone)"
 
 # Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
 Dates: TypeAlias = Any
@@ -36,7 +36,7 @@ class Times(NamedTuple):
     wall: HostArray
     utc: HostArray
     zone: str | None = None  # whose clock it is; None if not present
-    model: str | None = None  # the calendar of a climate model, such as "noleap"
+    calendar: str | None = None  # of a climate model, such as "noleap"
 
 
 def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
@@ -91,7 +91,7 @@ def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray
     """Return `days_since` of an argument with a name."""
     times, start = utc_of(name, values), np.datetime64(0, "s")
     if times.dtype.kind != "m":
-        start = origin_of(origin, model_of(values))
+        start = origin_of(origin, calendar_of(values))
     elif np.datetime_data(times.dtype)[0] in LENGTHS:
         times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
     else:
@@ -99,7 +99,7 @@ def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray
     return days_between(times, start, name)
 
 
-def origin_of(origin: Dates, model: str | None) -> Array:
+def origin_of(origin: Dates, calendar: str | None) -> Array:
     """Return an origin as datetime64, for dates of such a calendar."""
     if isinstance(origin, str):
         try:
@@ -109,13 +109,13 @@ def origin_of(origin: Dates, model: str | None) -> Array:
         except ValueError:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
     start = utc_of("origin", origin)
-    if model_of(origin) != model and np.any(start != np.datetime64(0, "s")):
-        what = f"be 1970-01-01, or a date of the calendar of the dates, {model or 'standard'}"
+    if calendar_of(origin) != calendar and np.any(start != np.datetime64(0, "s")):
+        what = f"be 1970-01-01, or a date of the calendar of the dates, {calendar or 'standard'}"
         raise wrong_value("origin", what, shown(origin))
     return start
 
 
-def model_of(dates: Dates) -> str | None:
+def calendar_of(dates: Dates) -> str | None:
     """Return the calendar of a climate model that dates of cftime are in, None for all others."""
     if str(getattr(dates, "dtype", "object")).lower() != "object":
         return None
@@ -131,7 +131,7 @@ def utc_of(name: str, values: Dates) -> Array:
     is_time = getattr(dtype, "kind", None) in ("m", "M")
     if is_time and not hasattr(values, "to_numpy"):
         return np.asarray(values)
-    if is_time and (unit := _OF_PANDAS.match(str(dtype))):
+    if is_time and (unit := _PANDAS_UNIT.match(str(dtype))):
         # Without a dtype, objects would come of dates with a zone, and of columns of pyarrow.
         numpy_type = "datetime64" if dtype.kind == "M" else "timedelta64"
         return values.to_numpy(dtype=f"{numpy_type}[{unit[1]}]")
@@ -144,7 +144,7 @@ def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
     """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
     utc, own_zone = utc_of(name, dates), zone_of(dates)
     if own_zone is None:
-        return Times(utc, utc, model=model_of(dates))
+        return Times(utc, utc, calendar=calendar_of(dates))
     zone = own_zone if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
@@ -179,7 +179,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
             raise wrong_type(name, what, shown(value), hint)
     zones = sorted({str(getattr(v, "calendar", getattr(v, "tzinfo", None))) for v in present})
     if len(zones) > 1:
-        hint = f" Convert them to one, as with {_OF_OFFSETS}."
+        hint = f" Convert them to one, as with {_TO_ONE_ZONE}."
         raise wrong_value(name, "have one time zone or calendar", " and ".join(zones), hint)
     clock = [_numpy_time(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
@@ -238,7 +238,7 @@ def remedy_for(value: object) -> str:
         return " Convert periods to when they begin, as with .dt.to_timestamp() of pandas."
     if not isinstance(value, str) or not _DATE.match(value):
         return ""
-    way = _OF_OFFSETS if _OFFSET.search(value) else "pandas.to_datetime"
+    way = _TO_ONE_ZONE if _OFFSET.search(value) else "pandas.to_datetime"
     return f" Convert dates, as with {way}."
 
 

@@ -21,8 +21,8 @@ _LARGEST_COUNT = 999_999
 
 # A duration as text is a number and a unit; an offset of pandas may lack the number.
 _TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
-_OF_TEXT = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
-_OF_TEXT |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
+_TEXT_UNITS = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+_TEXT_UNITS |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
 _OFFSETS = {"D": "day", "W": "week", "M": "month", "Q": "quarter", "Y": "year"}
 
 # What names, standard names and units of the CF conventions say of a coordinate.
@@ -59,9 +59,9 @@ def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
         part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
         if part in _OFFSETS:
             return _OFFSETS[part]
-    if unit not in _OF_TEXT or (text is duration and count is None):
+    if unit not in _TEXT_UNITS or (text is duration and count is None):
         return duration
-    return timedelta(**{_OF_TEXT[unit]: float(count or 1)})
+    return timedelta(**{_TEXT_UNITS[unit]: float(count or 1)})
 
 
 def labels_of(name: str, durations: Sequence[Duration]) -> list[str]:

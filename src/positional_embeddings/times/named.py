@@ -45,7 +45,7 @@ class Coordinate(NamedTuple):
             for value in listed:
                 if isinstance(value, str):
                     what = f"be a positive finite number for the numbers of {self.place}"
-                    raise wrong_type(name, what, shown(value), _OF_NUMBERS)
+                    raise wrong_type(name, what, shown(value), _NUMBERS_HINT)
             return [features.wavelength(name, number) for number in listed]
         checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
         for duration in checked:
@@ -75,8 +75,8 @@ _PHASE_CELLS, _MEASURED = 4, 0.1
 # leave one harmonic, and none.
 _MANY_CYCLES, _LEAVES_ONE, _LEAVES_NONE = 1.9, 0.11, 0.42
 
-_OF_NUMBERS = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
-_OF_PLACES = """ Give each place an encoder of its own:
+_NUMBERS_HINT = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
+_PLACES_HINT = """ Give each place an encoder of its own:
 place = PositionalEncoder("spherical")
 make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
 
@@ -169,7 +169,7 @@ class Spherical:
                 raise wrong_type("X", what, f"times in {coordinate.place}")
         if len(coordinates) != 2:
             came = ", ".join(c.name for c in coordinates)
-            raise wrong_value("X", "have 2 features, latitude and longitude", came, _OF_PLACES)
+            raise wrong_value("X", "have 2 features, latitude and longitude", came, _PLACES_HINT)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.order_of_places(argument, texts)
@@ -186,7 +186,7 @@ class Spherical:
         return [f"{place}_l{degree}_m{m}" for degree in degrees for m in range(-degree, degree + 1)]
 
 
-class ByColumn:
+class Auto:
     """Each coordinate by what it holds.
 
     Times become sines and cosines of `periods`, or of the parts of the calendar that they cover; a
@@ -218,7 +218,7 @@ class ByColumn:
             if i not in place:
                 own, cycles, counts, is_long = [coordinate], periods, harmonics, False
                 if periods is None and isinstance(coordinate.values, Times):
-                    cycles, counts, is_long = _parts_told(coordinate.values, harmonics)
+                    cycles, counts, is_long = _resolved_parts(coordinate.values, harmonics)
                 elif periods is None and signs[i] == -1:
                     cycles = turn
                 waves = {"periods": cycles, "harmonics": counts}
@@ -239,7 +239,7 @@ class ByColumn:
 
 
 ENCODINGS: dict[str, Any] = {
-    "auto": ByColumn,
+    "auto": Auto,
     "cyclic": Cyclic,
     "fourier": Fourier,
     "spherical": Spherical,
@@ -250,7 +250,7 @@ def _waves(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Ar
     """Return the waves of a period: by the clock on the wall, or of a duration of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc
-        column, period = calendar.cycles_of(times, period, column.model), 1.0
+        column, period = calendar.cycles_of(times, period, column.calendar), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
@@ -275,21 +275,21 @@ def _bounds(numbers: Array) -> tuple[float, float]:
     return float(xp.min(low)), float(xp.max(high))
 
 
-def _parts_told(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int], bool]:
+def _resolved_parts(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int], bool]:
     """Return what parts of the calendar times tell, or None, their harmonics, and if a trend."""
     days, told = _since(times, _first_time(times)), {}
     is_there = ~np.isnan(days)
     counts = harmonic_counts(harmonics, len(_MEAN_DAYS))
     for (part, length), most in zip(_MEAN_DAYS.items(), counts, strict=True):
-        phases = calendar.cycles_of(times.wall[is_there], part, times.model)
-        if count := harmonics_told(days[is_there], phases, length, most):
+        phases = calendar.cycles_of(times.wall[is_there], part, times.calendar)
+        if count := resolved_harmonics(days[is_there], phases, length, most):
             told[part] = count
     extent = days[is_there].max(initial=0.0)
     longest = max((_MEAN_DAYS[part] for part in told), default=0.0)
     return [*told] or None, [*told.values()], bool(extent >= _MANY_CYCLES * longest)
 
 
-def harmonics_told(places: HostArray, phases: HostArray, period: float, most: int) -> int:
+def resolved_harmonics(places: HostArray, phases: HostArray, period: float, most: int) -> int:
     """Return how many harmonics of a period samples at some places and phases tell, 0 to `most`."""
     steps = np.diff(np.unique(places))
     if not steps.size or (2 * np.median(steps) > period and have_common(steps)):

@@ -24,7 +24,7 @@ class CuPy(Space):
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
 
-    def undisturbed(self, x: Array) -> Any:
+    def compute_context(self, x: Array) -> Any:
         return x.device
 
     @staticmethod

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import Forwarding, Space
+from positional_embeddings.arrays.space import NamespaceProxy, Space
 
 
 class MLX(Space):
@@ -20,7 +20,7 @@ class MLX(Space):
         return None
 
 
-class _Namespace(Forwarding):
+class _Namespace(NamespaceProxy):
     """MLX, with devices and the arguments of the standard.
 
     Its arrays are in memory that all devices share; a device is where a call is computed.
@@ -57,7 +57,7 @@ class _Namespace(Forwarding):
         return self._library.sum(x, axis=axis, keepdims=keepdims)
 
 
-class _Info(Forwarding):
+class _Info(NamespaceProxy):
     """What MLX tells of itself; positions are of 64 bits, as its integers can be.
 
     It is asked for a device; users have a type of device alone, such as `mlx.core.gpu`.

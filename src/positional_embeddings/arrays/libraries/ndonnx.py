@@ -3,7 +3,7 @@
 import numpy as np
 
 from positional_embeddings.arrays.namespace import Array, Namespace
-from positional_embeddings.arrays.space import Forwarding, Space
+from positional_embeddings.arrays.space import NamespaceProxy, Space
 
 
 class NDONNX(Space):
@@ -17,7 +17,7 @@ class NDONNX(Space):
         return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
 
 
-class _Namespace(Forwarding):
+class _Namespace(NamespaceProxy):
     """Its functions, for values of any axes."""
 
     def searchsorted(self, ordered: Array, values: Array, /, *, side: str = "left") -> Array:

@@ -49,10 +49,10 @@ class NumPy(Space):
         np.copyto(x, value, where=mask)
         return x
 
-    def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
+    def apply(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
         return function(x, *others, out=x)
 
-    def small_exp(self, x: Array) -> Array:
+    def scaled_exp(self, x: Array) -> Array:
         return (np.exp if self.exponent_unit == 1.0 else np.exp2)(x, out=x)
 
     def matmul(self, rows: Array, table: Array) -> Array:
@@ -114,10 +114,10 @@ class NumPy(Space):
     def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
         return x.reshape(shape)
 
-    def highest(self, x: Array) -> Array:
+    def row_max(self, x: Array) -> Array:
         return np.maximum.reduce(x, axis=-1, keepdims=True, initial=np.finfo(x.dtype).min)
 
-    def total(self, x: Array, initial: float = 0.0) -> Array:
+    def row_sum(self, x: Array, initial: float = 0.0) -> Array:
         return np.add.reduce(x, axis=-1, keepdims=True, initial=initial)
 
     def sum_of_all(self, x: Array) -> Array:

@@ -52,7 +52,7 @@ class PyTorch(Space):
         # It warns of values that it has to copy into order.
         return super().searchsorted(ordered, values.contiguous(), side)
 
-    def undisturbed(self, x: Array) -> AbstractContextManager[object]:
+    def compute_context(self, x: Array) -> AbstractContextManager[object]:
         torch, device = sys.modules["torch"], x.device.type
         # It refuses to be asked about devices without autocast, such as "meta".
         enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

@@ -6,13 +6,13 @@ A token of 12 layers takes 0.84 of the time after 16 keys, and a call of 64 keys
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention import at_once
-from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.scores import ScoreSpec
 
 
-def attend(scores: Scores, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and None."""
-    space, seen, keys, values = scores.space, scores.seen, key, value
-    if seen is not scores.layout.keys:
+    space, seen, keys, values = spec.space, spec.seen, key, value
+    if seen is not spec.layout.keys:
         keys, values = seen.take(key, -2, space), seen.take(value, -2, space)
-    output = space.fused_attention(query, keys, values, scores.scale)
-    return at_once.attend(scores, query, key, value) if output is None else (output, None)
+    output = space.fused_attention(query, keys, values, spec.scale)
+    return at_once.attend(spec, query, key, value) if output is None else (output, None)
