@@ -122,7 +122,7 @@ def same(value, expected, *, rtol=1e-12, atol=1e-12):
     LINES,
     ids=[f"{system}-{readable(there)}" for system, there, _ in LINES],
 )
-def test_line(system, there, here):
+def test_line_of_another_library(system, there, here):
     assert (system, there) in CHECKS, "this line of the page has no check"
     code = re.fullmatch(r"`([^`]+)`", here)
     assert code, f"not one line of code: {here}"

@@ -172,7 +172,7 @@ LINES = list(lines())
 
 
 @pytest.mark.parametrize(("line", "sign", "right"), LINES, ids=[line for line, *_ in LINES])
-def test_line(line, sign, right):
+def test_mistake_and_what_to_write(line, sign, right):
     if sign == "none":
         wrong, meant = value_of(line), MEANT[line]
         assert np.shape(wrong) != meant.shape or not np.allclose(wrong, meant)

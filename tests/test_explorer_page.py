@@ -216,7 +216,7 @@ def test_a_slider_changes_the_pictures(opened, slider, place, changed):
     assert pictures(page) == before
 
 
-def test_the_window(opened):
+def test_a_window_can_be_changed(opened):
     page = opened("Mistral 7B v0.1")
     before = pictures(page)
     page.fill("#window-number", "1024")

@@ -92,7 +92,7 @@ def changed(mutant, code):
     return (raw[: mutant.start] + mutant.new.encode() + raw[mutant.stop :]).decode()
 
 
-def test_each_change(mutants):
+def test_every_kind_of_change_is_found(mutants):
     found = mutants.mutants_of(CODE)
     assert sorted((one.old, one.new) for one in found) == sorted(CHANGES)
     assert {one.name for one in found} == {"", "size"}

@@ -370,7 +370,7 @@ def test_long_bias_value_is_that_of_the_middle_queries(ax):
 
 
 @pytest.mark.parametrize("key_axis", [1, -1])
-def test_attention(ax, backend, key_axis):
+def test_plot_attention_of_weights(ax, backend, key_axis):
     weights = np.random.default_rng(0).random((3, 4, 2, 5)) / 4
     given = weights.transpose(2, 3, 0, 1) if key_axis == -1 else weights
     plotting.plot_attention(backend.array(given), index=(1, 3), key_axis=key_axis, ax=ax)

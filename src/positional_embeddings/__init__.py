@@ -6,8 +6,8 @@ of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 CuPy computes on its current device alone: for arrays `x` on another one, call within
 ``with x.device:``. The option `device` needs no such context.
 
-What is not finite, or too small for its dtype, is in the result: no call warns or raises of it,
-whatever `numpy.errstate` says, nor does a function that an attention is given for its scores.
+Values that are not finite, or too small for their dtype, appear in the result: no call warns or
+raises for them, whatever `numpy.errstate` says, nor does a function passed as `mask` or `bias`.
 """
 
 import sys

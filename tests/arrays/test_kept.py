@@ -97,7 +97,7 @@ def test_arrays_of_other_libraries_have_no_key():
         assert (call_key(array, out) is not None) == is_plain
 
 
-def test_keys_tell_of_what_is_only_read():
+def test_a_call_key_has_dtypes_and_shapes_of_what_is_read():
     x, table, table_of_ints = np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((1, 3), "int64")
     keys = [call_key(x, None, *others) for others in ((), (table,), (table_of_ints,), (x, table))]
     assert len({*keys, call_key(x, x, table)}) == 5

@@ -121,7 +121,7 @@ def test_max_len_is_for_positions_not_for_sequences(backend):
     np.testing.assert_allclose(backend.numpy(layer(backend.array(x))), expected, atol=tolerance)
 
 
-def test_the_seeds_example():
+def test_example_of_the_julia_package():
     x = np.random.default_rng(0).random((512, 20, 32))
     mha = RoPEMultiHeadAttention(512, 8)
     output = mha(x, combine_masks(create_causal_mask(20), create_padding_mask([20] * 31 + [7], 20)))

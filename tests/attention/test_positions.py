@@ -224,7 +224,7 @@ def test_positions_skip_what_nobody_sees(shuffled):
     assert peak_memory(call) < 40 * x.nbytes
 
 
-def test_short_runs_of_keys_are_no_parts_of_their_own():
+def test_short_ranges_of_keys_are_merged():
     """64 keys are worth one: fewer hidden ones are met, and fewer that all see are masked."""
     seen, other, hidden = [1], [200], [20]
     keys = np.asarray([seen * 64 + hidden * 63 + seen * 63 + hidden * 64 + other * 65]).T

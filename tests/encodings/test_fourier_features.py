@@ -188,7 +188,7 @@ def test_far_points_are_moved_and_bound_exactly():
         np.testing.assert_allclose(features.unbind(far, far), origin, rtol=0, atol=limit)
 
 
-def test_the_four_functions_have_these_numbers():
+def test_families_equal_their_formulas():
     x, p = RNG.uniform(-1e6, 1e6, (3, 5)), RNG.uniform(-1e6, 1e6, (2, 4))
     whole = np.rint(x).astype(np.int64)
     for points in (x, whole, x.astype(np.float32)):

@@ -102,7 +102,7 @@ MOST = [DRAWN, pytest.param(FOLDERS, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
-def test_what_is_left_out_of(folders):
+def test_missing_keys_have_the_defaults_of_transformers(folders):
     """A key that is left out: what transformers makes of it, or a refusal."""
     for config_class, config in rotary_configs(folders):
         for names in (*((size,) for size in SIZES), ("rope_parameters",), SIZES):

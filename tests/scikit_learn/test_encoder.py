@@ -461,7 +461,7 @@ def test_both_sides_of_the_date_line_are_near(unit, turn):
     )
 
 
-def test_places():
+def test_spherical_features_of_two_columns():
     x = np.random.default_rng(0).uniform(-80, 80, (5, 2))
     for unit, places in (("degrees", x), ("radians", np.deg2rad(x))):
         got = PositionalEncoder("spherical", degree=2, unit=unit).fit(places)

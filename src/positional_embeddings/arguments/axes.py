@@ -75,7 +75,7 @@ def hint_of_last(feature: int, fits: bool, verb: str = "Pass") -> str:  # noqa: 
 
 
 def or_first(*axes: int | None) -> list[int]:
-    """Return axes in the order of the seed, the first ones where they are None."""
+    """Return axes, the first ones of an array where they are None."""
     return [first if axis is None else axis for first, axis in enumerate(axes)]
 
 

@@ -107,9 +107,9 @@ _PLAIN = {np.ndarray, type(None)}
 
 
 def signature_of(*arrays: Any) -> tuple[Any, ...] | None:
-    """Return shapes and dtypes of arrays of NumPy, or None, by which a plan is known.
+    """Return shapes and dtypes of arrays of NumPy, or None, as the key of a plan.
 
-    It is None if one of them is something else, or PyTorch compiles.
+    The key is None if an array is of another library, or PyTorch compiles.
     """
     if is_compiling() or not _PLAIN.issuperset(map(type, arrays)):
         return None

@@ -1,4 +1,4 @@
-"""NumPy as a namespace, dtypes of any library, and constants of the host."""
+"""Types of arrays and their libraries, NumPy as the default one, and small helpers."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext

@@ -199,9 +199,10 @@ class Space:
         return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
     def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
-        """Return what queries attend to that see all keys, None if that is not done faster here.
+        """Return the attention of queries that see all keys, None without a faster method.
 
-        Nor if what comes is not finite. Several rows of queries on axis -3 may share one of keys.
+        Also None if the result is not finite. Several heads of queries, on axis -3, may share one
+        of keys.
         """
 
     def transpose(self, x: Array) -> Array:

@@ -83,9 +83,9 @@ class Positions(NamedTuple):
         return None if self.on_host is None else self.on_host.first
 
     def apply(self, rules: Any, space: Space) -> tuple[Any, "Consecutive | Positions"]:
-        """Return rules with what a ring hides, and where queries and keys are, if that is counted.
+        """Return rules with what a ring hides, and where the queries and the keys are.
 
-        Where positions are given there is a mask: one rule for what is not finite.
+        The rules have a mask in any case, so that values that are not finite have one rule.
         """
         mask, slots = rules.mask, self.slots
         if rules.offset is not None:

@@ -112,9 +112,10 @@ def scaled_dot_product_attention(
         in one sequence start again, `CausalMask` alone shows a query later documents: add a
         `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
         it evaluates equal masks and biases once for all layers, with the arrays and functions in
-        them. If the cache is a ring, a query sees no more than the ring keeps for it. An array and
-        a function for `mask` or `bias` go by indices, not by positions: with a step a function is
-        an error, and so is an array where its indices are no positions, as with padding or a ring.
+        them. If the cache is a ring, a query sees no more than the ring keeps for it. Arrays and
+        functions passed as `mask` or `bias` are indexed by queries and keys, not by positions. With
+        a step a function is an error; an array is one where indices differ from positions, as with
+        padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in

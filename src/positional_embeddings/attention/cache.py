@@ -545,10 +545,10 @@ class KVStep(MadeByCache, _Value):
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
-        Once for each buffer, whose last tokens are those before the step. An array of NumPy, CuPy
-        and PyTorch is known by its memory, one of JAX by itself: before anything is stored it is
-        refused if another step has stored in it since; for a cache that was rewound, taken or
-        copied, if one has overwritten tokens that the cache needs.
+        Call it once for each buffer, which must hold the tokens before this step. A buffer of
+        NumPy, CuPy and PyTorch is identified by its memory, one of JAX by its object. It is refused
+        before anything is written if another step has written to it since; for a cache that was
+        rewound, taken or copied, if one has overwritten tokens that the cache needs.
 
         Parameters
         ----------

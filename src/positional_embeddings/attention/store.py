@@ -164,10 +164,10 @@ class Update(NamedTuple):
 
 
 def advance(buffer: Array, update: Update | None, space: Space, changes: Any) -> Contents | None:
-    """Check that a buffer holds what a step needs, and return what it holds after it.
+    """Check that a buffer holds the tokens that a step needs, and return its contents after it.
 
-    This is recorded, unless the step stores in a copy, or nothing; None where it cannot be known.
-    Most buffers hold the same: what it changes is kept.
+    The contents are recorded, unless the step writes to a copy, or nothing. They are None where
+    they cannot be known. `changes` keeps the last ones, since most buffers of a step hold the same.
     """
     if update is None or space.is_compiling:
         return None

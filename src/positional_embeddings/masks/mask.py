@@ -249,7 +249,7 @@ class Mask(ArrayDataclass):
         """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
 
     def _far_queries(self, far: int) -> tuple[int, ...]:
-        """Return positions after the queries that see most keys, near one that is far."""
+        """Return positions near a far one, before each of which is a query that sees most keys."""
         return (far,)
 
     def _batch(self) -> int | None:

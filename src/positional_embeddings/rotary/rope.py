@@ -42,7 +42,7 @@ from positional_embeddings.rotary.tables import RotaryTables
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
 
-# Positions by which `RoPE.shift` moves at most: their sums with others are 64-bit integers.
+# The largest shift of `RoPE.shift`: its sums with positions fit in 64-bit integers.
 FARTHEST_SHIFT = 2**60
 
 

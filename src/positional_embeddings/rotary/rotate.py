@@ -323,10 +323,10 @@ def rotate(
     divisor: float = 1.0,
     out: Array = None,
 ) -> ArrayT:
-    """Rotate as many pairs as the tables have, which broadcast against them; they are divided.
+    """Rotate the first pairs of `x`, as many as the tables have.
 
-    `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
-    for `rotate_doubled` alone.
+    The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
+    may be `x`, but shares no memory with the tables. Doubled tables are for `rotate_doubled` alone.
     """
     space, axis, layout, rotator, _ = rotation
     with space.compute_context(x):

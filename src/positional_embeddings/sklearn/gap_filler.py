@@ -61,10 +61,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         and each table is filled from itself. Arrays that a step of a pipeline made of a table have
         no dates.
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
-        Periods of seasons, in the unit of the positions, or in rows. One is used if the record has
-        2.5 cycles or more, and the periods before it leave a season of it over. "auto" is day, week
-        and year for times, and none for numbers. In times, spans are as "12h", numbers are days,
-        and "day", "week", "month", "quarter" and "year" follow the clock.
+        Periods of seasons, in the unit of the positions, or in rows. A period is used if the record
+        has 2.5 cycles of it or more, and a season remains after the periods before it are removed.
+        "auto" is day, week and year for times, and none for numbers. For times, spans are written
+        as "12h", numbers are days, and "day", "week", "month", "quarter" and "year" follow the
+        clock.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock parts of the calendar follow. If None, the zone of
         the positions. Times without a zone show a clock already, and are refused with `time_zone`.

@@ -28,7 +28,7 @@ _PASSES, _SETTLED = 20, 1e-3
 # Sums of weights below this one are rounding of the Fourier transform.
 _NO_WEIGHT = 1e-9
 
-# Phases were never measured for a reason where chance alone would do so more seldom than this.
+# Phases are taken as never measured if the probability that they are missing by chance is less.
 _BY_CHANCE = 0.01
 
 # The spread of two neighbouring cells is 1/2; a line needs as much.
