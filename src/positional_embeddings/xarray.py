@@ -212,8 +212,8 @@ def _plan(
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
     described = []
     for c, values in zip(coordinates, empty, strict=True):
-        of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        described.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", of_cf))
+        cf_text = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
+        described.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", cf_text))
     encoder = ENCODINGS[encoding](described, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":

@@ -108,12 +108,12 @@ def cos_sin_of_sum(
     coarse: Array = 0.0
     medium: Array = 0.0
     fine: Array = 0.0
-    for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        cycles = in_cycles(of_positions)
+    for positions, row in zip(coordinates, frequencies, strict=True):
+        cycles = in_cycles(row)
         limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
         for numbers, exponent in limbs:
             limb = by_frequency(numbers, index, xp)
-            upper, middle, lower = columns(exact_parts(of_positions, grid, exponent), limb)
+            upper, middle, lower = columns(exact_parts(row, grid, exponent), limb)
             coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
             medium = _fractional(medium + _fractional(limb * middle, xp), xp)
             fine = fine + limb * lower
@@ -144,11 +144,11 @@ def fill_cos_sin_of_sum(
     Unless it is done by quadrants, the angle is rounded three times and not once, which takes
     two thirds of the time.
     """
-    highest = max(abs(c) for of_one in frequencies for c in in_cycles(of_one))
+    highest = max(abs(c) for row in frequencies for c in in_cycles(row))
     limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST)
-    of_limbs = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
-    coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
-    of_rest = np.asarray([in_cycles(of_one) for of_one in frequencies]).T
+    limb_parts = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
+    coarse, medium, fine = np.asarray(limb_parts).transpose(1, 2, 0)
+    rest_cycles = np.asarray([in_cycles(row) for row in frequencies]).T
     length = min(SUM_BLOCK_NUMBERS // len(coarse), SUM_BLOCK_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
         limbs, rest = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST)
@@ -156,7 +156,7 @@ def fill_cos_sin_of_sum(
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
         if rest is not None:
-            small += of_rest @ rest
+            small += rest_cycles @ rest
         if by_quadrant:
             quadrant = np.round(4 * phase)
             at = phase - quadrant / 4, small, quadrant

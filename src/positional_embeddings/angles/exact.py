@@ -97,8 +97,8 @@ def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
 @host_cache
 def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
     """Return the five parts of frequencies (wave, coordinate)."""
-    of_coordinates = np.asarray([_in_fixed_point(f) for f in frequencies])
-    return of_coordinates.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]
+    parts = np.asarray([_in_fixed_point(f) for f in frequencies])
+    return parts.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]
 
 
 @cache
@@ -118,8 +118,8 @@ def sum_kernel_of(xp: Namespace) -> Any:
 @cache
 def kernel_of(xp: Namespace, *, integral: bool) -> Any:
     """Return the kernel of integer or of real positions."""
-    of_parts = () if integral else ("cycles", "cycles_rest")
-    names = "bits", "more_bits", "rest", *of_parts, "factor"
+    cycle_names = () if integral else ("cycles", "cycles_rest")
+    names = "bits", "more_bits", "rest", *cycle_names, "factor"
     kind = "integer" if integral else "real"
     return xp.ElementwiseKernel(
         ", ".join(["P position", *(f"float64 {name}" for name in names)]),

@@ -34,8 +34,8 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
 
 def _wrong_kind(name: str, value: object, what: str, hint: str = "") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
-    of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
-    return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
+    type_text = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
+    return wrong_type(name, f"be {what}", f"{shown(value)}{type_text}", hint)
 
 
 def several(

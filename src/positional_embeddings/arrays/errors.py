@@ -78,14 +78,14 @@ def remedy_for(name: str, value: Any) -> str:
 
     Libraries are known by attributes, so that none of them is imported.
     """
-    of_xarray = hasattr(value, "dims") and hasattr(value, "data")
-    if times := remedy_for_times(name, value.data if of_xarray else value):
+    is_xarray = hasattr(value, "dims") and hasattr(value, "data")
+    if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     lines = (
         (is_count, f"np.arange({value})" if is_count else ""),
-        (of_xarray, f"{name}.data"),
+        (is_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy
         # A `Mask` is refused where a boolean one is wanted, or as something else.

@@ -99,8 +99,8 @@ class Positions(NamedTuple):
             if slots and slots.window is not None and not space.is_compiling:
                 _check_shown(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
-            of_ring = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
-            mask = of_ring if mask is None else mask | of_ring
+            ring_mask = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
+            mask = ring_mask if mask is None else mask | ring_mask
         at = self if self.first is None else Consecutive(self.first, self.keys.shape[0])
         mask = NOTHING if mask is None else mask
         return rules if mask is rules.mask else rules._replace(mask=mask), at
@@ -195,16 +195,16 @@ def _check_shown(mask: Mask, window: int, sinks: int) -> None:
 
 
 def positions_of(
-    q: Array, k: Array, positions: Array, key_positions: Array, of_q: tuple[int, int], space: Space
+    q: Array, k: Array, positions: Array, key_positions: Array, where: tuple[int, int], space: Space
 ) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
-    feature, seq = of_q
+    feature, seq = where
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
-            of_queries = f"of {plural(q.shape[seq], 'query')}"
-            what = f"be given for {plural(k.shape[seq], 'key')} {of_queries}"
+            queries_text = f"of {plural(q.shape[seq], 'query')}"
+            what = f"be given for {plural(k.shape[seq], 'key')} {queries_text}"
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
@@ -215,10 +215,10 @@ def positions_of(
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         what = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    of_all, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
+    found, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
     if all(values is not None and values.size > 0 for values in on_host):
-        of_all = of_all._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
-    return of_all._replace(sequences=of_all.batch) if of_all.batch > 1 else of_all
+        found = found._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
+    return found._replace(sequences=found.batch) if found.batch > 1 else found
 
 
 def _rows(
@@ -230,9 +230,9 @@ def _rows(
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
-    of_target = axes.axes_of_positions(shape, target, feature, seq, name)
+    own_axes = axes.axes_of_positions(shape, target, feature, seq, name)
     table = position_array(name, positions, space)
-    table = axes.expand_to_axes(table, of_target, len(target), space.xp)
+    table = axes.expand_to_axes(table, own_axes, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:

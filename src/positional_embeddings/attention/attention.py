@@ -377,8 +377,8 @@ def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[
     A mask of numbers is known by its value, a bias by itself.
     """
     arrays = signature_of(q, k, v, rules.sinks)
-    of_rules = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
-    asked = *of_rules, *options
+    given = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
+    asked = *given, *options
     form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
     try:
         hash(form)

@@ -379,10 +379,10 @@ class KVCache(_Value):
             rows = [both[:, :count], both[:, count:]]
         if not self._is_batch_first:
             rows = [x.T for x in rows]
-        of_queries, of_keys = map(frozen_integers, rows)
+        queries, keys = map(frozen_integers, rows)
         step = object.__new__(KVStep)
-        of_both = {"positions": of_queries, "key_positions": of_keys}
-        checks.set_fields(step, **of_both, _cache=self, _plans={}, **fields)
+        arrays = {"positions": queries, "key_positions": keys}
+        checks.set_fields(step, **arrays, _cache=self, _plans={}, **fields)
         return step
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
@@ -628,18 +628,18 @@ class KVStep(MadeByCache, _Value):
 
     def _checked_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Check a buffer and what is new, and return what to write and to read."""
-        cache, of_buffer = self._cache, self._checked_axes(buffer, new)
+        cache, buffer_axes = self._cache, self._checked_axes(buffer, new)
         seq = int(cache._is_batch_first)  # axis of the sequence in positions
         size, writes = cache.capacity, None
-        if self._writes is not None and of_buffer.space.can_write:
+        if self._writes is not None and buffer_axes.space.can_write:
             size = self.key_positions.shape[seq]
             size -= self.positions.shape[seq] if self._is_joined else 0
             rows = self.positions.shape[1 - seq]
             writes = [
-                (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
+                (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
                 for row, slot, token, n in self._writes
             ]
-        return WritePlan(of_buffer, writes, of_buffer.part(0, size))
+        return WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
 
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
@@ -676,16 +676,16 @@ class KVStep(MadeByCache, _Value):
         cache = self._cache
         feature = cache.feature_axis if feature_axis is None else feature_axis
         seq = cache.seq_axis if seq_axis is None else seq_axis
-        plural = axes.feature_and_seq_axis(feature, seq, q, "q")
+        indices = axes.feature_and_seq_axis(feature, seq, q, "q")
         if feature_axis is None and seq_axis is None:
-            return plural
-        of_cache = axes.or_first(cache.feature_axis, cache.seq_axis)
+            return indices
+        cache_axes = axes.or_first(cache.feature_axis, cache.seq_axis)
         options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
-        for (name, axis), index, axis_of_cache in zip(options, plural, of_cache, strict=True):
+        for (name, axis), index, axis_of_cache in zip(options, indices, cache_axes, strict=True):
             if index != axis_of_cache % q.ndim:
                 what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
                 raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
-        return plural
+        return indices
 
     def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
         """Return the positions of queries and keys in an attention, for as many as these are."""

@@ -48,10 +48,10 @@ def gemm(
         return
     axes = _merged_axes(rows, table, out)
     row = axes.pop() if axes and axes[-1].table == 0 else Axis()
-    of_rows = _leading((row.length, inner), (row.rows, steps_of(rows)[-1]))
-    of_table = _leading((inner, columns), steps_of(table)[-2:])
-    if of_rows is None or of_table is None:
-        if of_rows is None and not rows.flags.c_contiguous:
+    row_operand = _leading((row.length, inner), (row.rows, steps_of(rows)[-1]))
+    table_operand = _leading((inner, columns), steps_of(table)[-2:])
+    if row_operand is None or table_operand is None:
+        if row_operand is None and not rows.flags.c_contiguous:
             rows = rows.copy(order="C")
         else:
             table = table.copy(order="C")
@@ -75,10 +75,10 @@ def gemm(
             operands.append((start, _TYPES[dtype_name(array.dtype)]))
         cublas.gemmStridedBatchedEx(
             handle,
-            *(of_table.transposed, of_rows.transposed, columns, row.length, inner),
+            *(table_operand.transposed, row_operand.transposed, columns, row.length, inner),
             factors.ctypes.data,
-            *(*operands[0], of_table.step, batch.table),
-            *(*operands[1], of_rows.step, batch.rows),
+            *(*operands[0], table_operand.step, batch.table),
+            *(*operands[1], row_operand.step, batch.rows),
             factors.ctypes.data + factors.itemsize,
             *(*operands[2], max(row.out, columns), batch.out),
             min(batch.length - place[-1], _MOST_MATRICES),
@@ -101,9 +101,9 @@ def steps_of(array: Array) -> list[int]:
 
 def _merged_axes(rows: Array, table: Array, out: Array) -> list[Axis]:
     """Return the axes of `out` but for the last one; axes that go on in one another are one."""
-    of_table = [*steps_of(table)[:-2], 0]
+    table_operand = [*steps_of(table)[:-2], 0]
     merged: list[Axis] = []
-    for length, *steps in zip(out.shape[:-1], steps_of(rows), of_table, steps_of(out)):  # noqa: B905
+    for length, *steps in zip(out.shape[:-1], steps_of(rows), table_operand, steps_of(out)):  # noqa: B905
         if length == 1:
             continue
         if merged and list(merged[-1][1:]) == [length * step for step in steps]:

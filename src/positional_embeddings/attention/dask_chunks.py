@@ -60,11 +60,11 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, :])
     columns = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
-    *of_rows, _ = space.chunks(columns)
+    *outer, _ = space.chunks(columns)
     n = value.shape[-1]
     finish = partial(_finish_chunk, spec.with_lse)
-    of_result = (*of_rows, (n + spec.with_lse,))
-    done = space.map_chunks(finish, columns, chunks=of_result, dtype=space.dtype, name=_NAME)
+    results = (*outer, (n + spec.with_lse,))
+    done = space.map_chunks(finish, columns, chunks=results, dtype=space.dtype, name=_NAME)
     return (done[..., :n], done[..., n:]) if spec.with_lse else (done, None)
 
 
@@ -110,11 +110,11 @@ def _partial_sums(
         part = slice_broadcast(array, index)
         return array if part.shape == array.shape else part
 
-    *of_rows, _ = (tuple([stop - start for start, stop in axis]) for axis in bounds)
+    *outer, _ = (tuple([stop - start for start, stop in axis]) for axis in bounds)
     return space.map_chunks(
         partial(task, bounds),
         *map(cut, arrays),
-        chunks=(*of_rows, (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
+        chunks=(*outer, (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
         name=_NAME,

@@ -72,8 +72,8 @@ def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, list
         arrays = (query, inputs.key, inputs.value, spec.sinks)
         own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
         bias = spec.bias if callable(spec.bias) else slice_broadcast(spec.bias, rows)
-        of_sequence = spec._replace(rows=rows, sinks=sinks, bias=bias)
-        sequence = inputs._replace(spec=of_sequence, key=key, value=value)
+        own_spec = spec._replace(rows=rows, sinks=sinks, bias=bias)
+        sequence = inputs._replace(spec=own_spec, key=key, value=value)
         outputs.append(_joined_blocks(sequence, own, queries, lists[..., b]))
     return spec.space.xp.concat(outputs, axis=axis)
 

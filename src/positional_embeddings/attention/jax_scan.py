@@ -59,7 +59,7 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
     arrays = [inputs.key, inputs.value]
     if inputs.nonfinite is not None:
         arrays.append(xp.matrix_transpose(inputs.nonfinite))
-    of_keys = [_in_blocks(array, k_block, xp) for array in arrays]
+    key_blocks = [_in_blocks(array, k_block, xp) for array in arrays]
 
     def block_output(_: None, element: tuple[Array, ...]) -> tuple[None, Array]:
         number, query, visited_keys = element
@@ -84,15 +84,15 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
             return loops.cond(block[0] >= 0, update, lambda s, *_: s, state, *block), None
 
         index = xp.maximum(visited_keys, 0)
-        blocks = [xp.take(array, index, axis=0) for array in of_keys]
+        blocks = [xp.take(array, index, axis=0) for array in key_blocks]
         first = _state_like(inputs, query).with_sinks(spec.sinks, space)
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
         return None, state.means_and_lse(space) if spec.with_lse else state.means(space)
 
     numbers = xp.asarray(visited, dtype=space.integer, device=space.device)
     count = len(visited)
-    plural = xp.arange(count, dtype=space.integer, device=space.device)
-    elements = (plural, _in_blocks(query, q_block, xp), numbers)
+    numbered = xp.arange(count, dtype=space.integer, device=space.device)
+    elements = (numbered, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
     output = xp.reshape(output, (*output.shape[:-3], count * q_block, output.shape[-1]))

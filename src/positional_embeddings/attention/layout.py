@@ -129,9 +129,9 @@ class Layout(NamedTuple):
         sizes = [pair for pair in (("mask", batch), (name, heads)) if pair[1] != 1]
         batch_axes = [self.check_count(*pair) for pair in sizes]
         if self.is_merged:
-            *of_heads, _ = self.split or ()
+            *head_counts, _ = self.split or ()
             rows = space.xp.permute_dims(array, (3, 2, 0, 1))
-            split = (1,) * len(of_heads) if heads == 1 else of_heads
+            split = (1,) * len(head_counts) if heads == 1 else head_counts
             return space.reshape(rows, (*split, *rows.shape[1:]))
         array = array[
             (slice(None), slice(None), *(0 if n == 1 else slice(None) for n in (batch, heads)))
@@ -150,8 +150,8 @@ class Layout(NamedTuple):
         axis: Any = find(len(self.shape), self.feature, self.seq)
         n = self.shape[axis]
         if self.is_merged and self.split is not None:
-            *of_heads, batch = self.split
-            n = batch if what == "sequences" else prod(of_heads)
+            *head_counts, batch = self.split
+            n = batch if what == "sequences" else prod(head_counts)
             what += " in heads * batch"
         if checks.known_to_differ(size, n):
             raise wrong_value(name, f"be for {n} {what}, as axis {axis} of `q` has", size)
@@ -267,8 +267,8 @@ def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, in
             what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
             raise wrong_value(name, f"{what} (heads * batch)", size)
     sequences = counts.get("mask")
-    of_heads = [size for name, size in counts.items() if name != "mask"]
-    heads = of_heads[0] if of_heads else n // max(1, sequences or 1)
+    head_counts = [size for name, size in counts.items() if name != "mask"]
+    heads = head_counts[0] if head_counts else n // max(1, sequences or 1)
     if sequences is not None and heads * sequences == n:
         return heads, sequences
     return heads, n // max(1, heads)

@@ -119,8 +119,8 @@ class Rules(NamedTuple):
         mask, bias, sinks = self.mask, self.bias, self.sinks
         sequences = mask._batch() if batch == 1 and isinstance(mask, Mask) else batch
         heads = bias._heads() if isinstance(bias, Bias) else 1
-        of_sinks = 1 if sinks is None else sinks.shape[0]
-        sizes = ("mask", sequences), ("bias", heads), ("sinks", of_sinks)
+        sink_heads = 1 if sinks is None else sinks.shape[0]
+        sizes = ("mask", sequences), ("bias", heads), ("sinks", sink_heads)
         return tuple([(name, n) for name, n in sizes if n not in (1, None)])
 
     def _check_lists(self) -> None:

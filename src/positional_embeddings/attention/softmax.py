@@ -24,8 +24,8 @@ def products(query: Array, key: Array, space: Space, scale: float | None = None)
     if key.dtype == space.dtype:
         return space.grouped_matmul(query, space.transpose(key))
     parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
-    of_parts = [products(query, space.astype(part, space.dtype), space) for part in parts]
-    return of_parts[0] if len(of_parts) == 1 else space.xp.concat(of_parts, axis=-1)
+    found = [products(query, space.astype(part, space.dtype), space) for part in parts]
+    return found[0] if len(found) == 1 else space.xp.concat(found, axis=-1)
 
 
 def weighted_sums(weights: Array, value: Array, space: Space) -> Array:

@@ -58,8 +58,8 @@ class SandwichBias(Bias):
         encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
         encodings = map(encode, (query, key))
         # (seq, dim), or (batch, seq, dim)
-        of_query, of_key = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
-        product = of_query @ xp.matrix_transpose(of_key)
+        query_waves, key_waves = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
+        product = query_waves @ xp.matrix_transpose(key_waves)
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
         bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=space.device)

@@ -72,8 +72,8 @@ def by_chunks(
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:
-        of_x = space.chunks(x)
-        lengths |= {axis - x.ndim: of_x[axis] for axis, n in enumerate(x.shape) if n != 1}
+        x_chunks = space.chunks(x)
+        lengths |= {axis - x.ndim: x_chunks[axis] for axis, n in enumerate(x.shape) if n != 1}
     if is_stacked:
         lengths[-rank] = (coordinates[0].shape[0],)
     chunked = [

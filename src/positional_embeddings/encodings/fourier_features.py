@@ -112,8 +112,8 @@ class FourierFeatures(checks.CheckedDataclass):
             what = "be None, or digits that round to `frequencies`"
             raise wrong_value("digits", what, "digits of others")
         amplitude = sqrt(weights) if isinstance(weights, float) else tuple(map(sqrt, weights))
-        of_waves = np.broadcast_to(phases, table.shape[:1]).tolist()
-        cycles = from_radians(tuple(of_waves), 1.0) if any(of_waves) else ""
+        phase_list = np.broadcast_to(phases, table.shape[:1]).tolist()
+        cycles = from_radians(tuple(phase_list), 1.0) if any(phase_list) else ""
         waves = Waves(digits, self.arrangement, amplitude, self.cos_first, cycles)
         own = {"frequencies": read_only(table), "weights": weights, "phases": phases}
         checks.set_fields(self, **own, digits=digits, _waves=waves)
@@ -623,8 +623,8 @@ class FourierFeatures(checks.CheckedDataclass):
         fastest = np.max(np.abs(frequencies), axis=0)
         counts = np.ceil(_POINTS_OF_A_CYCLE / (2 * pi) * fastest * (most - least)) + 1
         if resolution is not None:
-            of_each = size, "coordinate"
-            counts = features.one_or_each("resolution", resolution, checks.feature_count, *of_each)
+            noun = size, "coordinate"
+            counts = features.one_or_each("resolution", resolution, checks.feature_count, *noun)
         if 2 * len(frequencies) * prod(counts) > _NUMBERS_OF_A_GRID:
             what = f"give at most 2**27 numbers, of {2 * len(frequencies)} features at each point"
             came = f"{prod(counts):,.0f} points"

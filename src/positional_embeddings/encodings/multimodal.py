@@ -111,11 +111,11 @@ def multimodal_positions(
     for index, part in enumerate(parts):
         name, numbers = f"parts[{index}]", part.tolist() if hasattr(part, "tolist") else part
         if isinstance(numbers, list | tuple):
-            of_part, extent = _positions_of_grid(name, numbers, merge, rate)
+            part_positions, extent = _positions_of_grid(name, numbers, merge, rate)
         else:
             extent = checks.positive_integer(name, numbers, most=_MOST_TOKENS)
-            of_part = np.broadcast_to(np.arange(extent), (3, extent))
-        positions.append(start + of_part)
+            part_positions = np.broadcast_to(np.arange(extent), (3, extent))
+        positions.append(start + part_positions)
         following = max(following, int(positions[-1].max()) + 1)
         if following > most:
             raise wrong_value(name, f"keep positions below {most}", f"one at {following - 1}")

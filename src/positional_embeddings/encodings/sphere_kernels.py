@@ -59,13 +59,13 @@ def _variance_shares(length_scale: float, nu: float) -> list[float]:
     f(x) = 2 x w(x**2 - 1/4) at the middles x = l + 1/2; its next term is 1e-8 of that or less.
     """
     degree = np.arange(HIGHEST_DEGREE + 1, dtype=np.float64)
-    of_degrees = (2 * degree + 1) * np.exp(_log_weights(degree * (degree + 1), length_scale, nu))
+    variances = (2 * degree + 1) * np.exp(_log_weights(degree * (degree + 1), length_scale, nu))
     end = HIGHEST_DEGREE + 1
     weight = np.exp(_log_weights(end**2 - 0.25, length_scale, nu))
     ratio = 1 + length_scale**2 / (2 * nu) * (end**2 - 0.25)
     integral = 2 / length_scale**2 * ratio * weight
     slope = 2 * weight - 2 * end**2 * length_scale**2 * (1 + 1 / nu) / ratio * weight
-    parts = np.append(of_degrees, integral + slope / 24)
+    parts = np.append(variances, integral + slope / 24)
     return (parts / np.sum(parts)).tolist()  # type: ignore[no-any-return]
 
 

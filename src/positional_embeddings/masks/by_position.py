@@ -393,11 +393,11 @@ class NeighbourhoodMask(Mask):
         stride = prod(self.shape)
         for n, steps in zip(self.shape, self._steps, strict=True):
             stride //= n
-            of_query, of_key = (
+            query_place, key_place = (
                 xp.remainder(xp.floor_divide(points.values, min(stride, most)), min(n, most))
                 for points in (q, k)
             )
-            hidden = hidden | (xp.abs(of_query - of_key) > min(steps, most))
+            hidden = hidden | (xp.abs(query_place - key_place) > min(steps, most))
         return hidden
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:

@@ -282,8 +282,8 @@ class SegmentMask(Mask):
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
     def _hides(self, q: Points, k: Points) -> Array:
-        of_queries, of_keys = self._documents_of()
-        query, key = q.take(of_queries, self._start(), -1), k.take(of_keys, 0, -1)
+        query_documents, key_documents = self._documents_of()
+        query, key = q.take(query_documents, self._start(), -1), k.take(key_documents, 0, -1)
         return (query != key) | (query < 0)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:

@@ -306,12 +306,12 @@ def _states(
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
         hidden = mask._between(span_of(queries).shifted(-at.offset), keys, at, space)
-        of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
+        own_states = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
-            of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)
-        if len(states) < len(of_sequences):
-            states = np.repeat(states, len(of_sequences), axis=0)
-        states[:, j] = of_sequences
+            own_states = np.where(hidden.any(axis=(0, 1)), own_states, _WHOLE)
+        if len(states) < len(own_states):
+            states = np.repeat(states, len(own_states), axis=0)
+        states[:, j] = own_states
     return states
 
 

@@ -117,9 +117,9 @@ class ListMask(Mask):
         space = space_of(indices=indices)
         if not is_dtype(indices.dtype, "signed integer", space.xp):
             came = dtype_name(indices.dtype)
-            of_pairs = f" A matrix of pairs is {_CSR_HINT} scipy.sparse.csr_array(matrix)."
-            of_objects = " Each list is a list, a tuple or an array of integers."
-            hint = {"bool": of_pairs, "object": of_objects}.get(came, "")
+            pairs_hint = f" A matrix of pairs is {_CSR_HINT} scipy.sparse.csr_array(matrix)."
+            objects_hint = " Each list is a list, a tuple or an array of integers."
+            hint = {"bool": pairs_hint, "object": objects_hint}.get(came, "")
             raise wrong_type("indices", "have a signed integer dtype", came, hint)
         shape, is_csr = tuple(indices.shape), indptr is not None
         if len(shape) not in ((1,) if is_csr else (2, 3)) or (shape[0] == 0 and not is_csr):
@@ -189,8 +189,8 @@ class ListMask(Mask):
         if self.indptr is None:
             return space.take_entries(in_library(self._padded()), queries, 0)
         lengths = np.diff(self.indptr)
-        of_queries = lengths[queries] if isinstance(queries, np.ndarray) else lengths
-        longest = of_queries.max(initial=1)  # there may be no queries
+        list_lengths = lengths[queries] if isinstance(queries, np.ndarray) else lengths
+        longest = list_lengths.max(initial=1)  # there may be no queries
         like = {"dtype": space.integer, "device": space.device}
         bounds, queries = in_library(np.asarray(self.indptr)), xp.asarray(queries, **like)
         first, stop = (space.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1))

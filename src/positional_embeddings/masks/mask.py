@@ -142,8 +142,8 @@ class Mask(ArrayDataclass):
         space = self._space(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, space)
         shape = (queries[1] - queries[0], k_len)
-        of_queries, of_keys = (span_of((0, size)) for size in shape)
-        hidden = self._between(of_queries, of_keys, Consecutive(queries[0], k_len), space)
+        queries_span, keys_span = (span_of((0, size)) for size in shape)
+        hidden = self._between(queries_span, keys_span, Consecutive(queries[0], k_len), space)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
@@ -427,11 +427,11 @@ class FunctionMask(Mask):
         hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
-        shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))
-        rank = max(len(of_q), len(of_k))
+        shape, q_shape, k_shape = (tuple(array.shape) for array in (hidden, *positions))
+        rank = max(len(q_shape), len(k_shape))
         fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
-        if not (fits and checks.shapes_broadcast([shape[:rank], of_q, of_k])):
-            what = f"have the shape of {of_q} and {of_k} together, or one more axis"
+        if not (fits and checks.shapes_broadcast([shape[:rank], q_shape, k_shape])):
+            what = f"have the shape of {q_shape} and {k_shape} together, or one more axis"
             raise wrong_value(name, what, shape)
         return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
 

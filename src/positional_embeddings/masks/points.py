@@ -87,13 +87,13 @@ class Consecutive(NamedTuple):
         at = queries.shifted(self.offset) if self.offset else queries
         q = at.positions(space, batch)[:, None, None]
         k = keys.positions(space, batch)[None, :, None]
-        of_queries = Points(q, space, self.k_len, at.ranges, queries)
-        return of_queries, Points(k, space, self.k_len, keys.ranges)
+        query_points = Points(q, space, self.k_len, at.ranges, queries)
+        return query_points, Points(k, space, self.k_len, keys.ranges)
 
     def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
         """Return queries (query, 1, 1), and keys of each (query, key, 1), at their indices."""
-        of_queries = Points(queries + self.offset, space, self.k_len, at=queries)
-        return of_queries, Points(keys, space, self.k_len)
+        query_points = Points(queries + self.offset, space, self.k_len, at=queries)
+        return query_points, Points(keys, space, self.k_len)
 
     def reach(self, mask: Any, queries: Ranges) -> Reach:
         """Return which keys a mask lets some queries see."""

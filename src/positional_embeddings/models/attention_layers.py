@@ -231,8 +231,8 @@ class AttentionLayer(checks.CheckedDataclass):
         self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
     ) -> PreparedCall:
         """Check an attention of queries and keys that are rotated, and return what computes it."""
-        of_scores = self.mask, self.bias, self.scale, self.softcap
-        rules = Rules(*of_scores, positions=positions, sinks=sinks)
+        given = self.mask, self.bias, self.scale, self.softcap
+        rules = Rules(*given, positions=positions, sinks=sinks)
         options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
         return prepare(q, k, v, rules, options, is_kept=is_kept)
 

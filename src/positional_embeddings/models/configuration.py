@@ -50,9 +50,9 @@ class Configuration:
     def _check_sizes(self, published: Values) -> None:
         """Refuse sizes under the names of another format."""
         names, missing = self.facts.names, {}
-        for name, of_others in keys.OTHER_SIZES.items() if self.facts.is_known else ():
+        for name, other_names in keys.OTHER_SIZES.items() if self.facts.is_known else ():
             own = dict.fromkeys([name, names.get(name, name)])
-            found = [key for key in of_others if key in published and key not in names.values()]
+            found = [key for key in other_names if key in published and key not in names.values()]
             if found and not published.keys() & own:
                 missing[" or ".join(map(repr, own))] = found[0]
         if missing:

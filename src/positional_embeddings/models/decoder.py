@@ -89,14 +89,14 @@ class DecoderCache(ArrayDataclass):
     _coordinates: int = field(init=False)
 
     def __post_init__(self) -> None:
-        of_window = {cache.window: index for index, cache in enumerate(self.caches)}
+        index = {cache.window: index for index, cache in enumerate(self.caches)}
         attending = [layer for layer in self.layers if layer is not None]
         coordinates = {len(layer.rope.sections or ()) for layer in attending if layer.rope}
         if len(coordinates) > 1:
             what = "rotate by as many coordinates as one another"
             raise wrong_value("layers", what, f"{sorted(coordinates)} `sections`")
         windows = [None if layer is None else layer.window for layer in self.layers]
-        cache_of = tuple([of_window.get(w, of_window.get(None, 0)) for w in windows])
+        cache_of = tuple([index.get(w, index.get(None, 0)) for w in windows])
         checks.set_fields(self, _cache_of=cache_of, _coordinates=max(coordinates, default=0))
 
     @classmethod
@@ -174,8 +174,8 @@ class DecoderCache(ArrayDataclass):
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self.layers), "layer")
-        of_tokens = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
-        return f"DecoderCache(<{layers}>, capacity={self.capacity}, lengths={of_tokens})"
+        lengths = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
+        return f"DecoderCache(<{layers}>, capacity={self.capacity}, lengths={lengths})"
 
     @property
     def capacity(self) -> int:
@@ -265,15 +265,15 @@ class DecoderCache(ArrayDataclass):
         seq_axis = int(self.caches[0]._is_batch_first)
         count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
         leading = (self._coordinates,) if self._coordinates else ()
-        of_all = (batch, count) if seq_axis else (count, batch)
+        whole = (batch, count) if seq_axis else (count, batch)
         shape, own = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
-        fits = own == (count,) or (len(own) == 2 and all(map(checks.broadcasts_to, own, of_all)))
+        fits = own == (count,) or (len(own) == 2 and all(map(checks.broadcasts_to, own, whole)))
         if (
             shape[: len(leading)] != leading
             or not fits
             or own[-1 if len(own) == 1 else seq_axis] != count
         ):
-            what = f"have shape {(*leading, count)} or {(*leading, *of_all)}"
+            what = f"have shape {(*leading, count)} or {(*leading, *whole)}"
             raise wrong_value("positions", what, shape, NEW_HINT)
         if len(own) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
@@ -367,8 +367,8 @@ class DecoderCache(ArrayDataclass):
         ]
         taken = self._with(caches=caches, buffers=buffers)
         if self.ahead is not None:
-            xp, (at, *of_rows) = in_one_library(space, indices, self.ahead, self.since)
-            ahead, since = (xp.take(numbers, at) for numbers in of_rows)
+            xp, (at, *counts) = in_one_library(space, indices, self.ahead, self.since)
+            ahead, since = (xp.take(numbers, at) for numbers in counts)
             checks.set_fields(taken, ahead=ahead, since=since)
         return taken
 
@@ -556,10 +556,10 @@ def _buffers(
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
     feature, seq = axes.four_axes(layer)
-    of_batch, of_heads = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-    of_kv, size = layer.num_kv_heads, layer.head_size
+    batch_axis, head_axis = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
+    groups, size = layer.num_kv_heads, layer.head_size
     shapes: list[Any] = []
-    for heads, features in ((layer.num_heads, size), (of_kv, size), (of_kv, layer.value_size)):
-        shape = {seq: count, of_batch: batch, feature: features, of_heads: heads}
+    for heads, features in ((layer.num_heads, size), (groups, size), (groups, layer.value_size)):
+        shape = {seq: count, batch_axis: batch, feature: features, head_axis: heads}
         shapes.append((shape[0], shape[1], shape[2], shape[3]))
     return shapes

@@ -64,9 +64,9 @@ class RotaryConfig(LayerConfig):
         config = config if isinstance(config, Configuration) else Configuration(config)
         is_rotary = _is_rotary(config, must_rotate=must_rotate)
         config.check_keys("rotation" if must_rotate else "attention")
-        of_bases = [key for label in config.facts.bases.values() for key in label[1:]]
+        base_keys = [key for label in config.facts.bases.values() for key in label[1:]]
         self.share_keys = config.facts.share_keys if config.facts.is_known else keys.SHARES
-        for key in {*keys.BASES, *self.share_keys, *of_bases} & config.values.keys():
+        for key in {*keys.BASES, *self.share_keys, *base_keys} & config.values.keys():
             _check_number(key, config.values[key])
         super().__init__(config, _given_parameters(config), is_rotary=is_rotary)
 
@@ -182,13 +182,13 @@ class RotaryConfig(LayerConfig):
         """Return the rotary parameters of a layer, with defaults, without None."""
         config, given, bases = self.values, self.given, self.facts.bases
         default: Any = self.facts.defaults.get("rope_theta", 10_000)
-        of_base: Any = self.facts.base_keys or keys.BASES
+        base_keys: Any = self.facts.base_keys or keys.BASES
         if bases or self.labels:
             if layer.type not in (bases or self.labels):
                 names = sorted(bases or self.labels)
                 raise wrong_value("layer_type", f"be one of {names}", f"{layer.type!r}")
             if bases:
-                default, *of_base = bases[str(layer.type)]
+                default, *base_keys = bases[str(layer.type)]
             if self.labels:
                 given = given.get(str(layer.type), {})
             elif layer.type not in self.facts.scaled:
@@ -198,7 +198,7 @@ class RotaryConfig(LayerConfig):
             given = {**given, keys.ORIGINAL: config[keys.ORIGINAL]}
         shares, share = self.share_keys, self.facts.defaults.get("partial_rotary_factor", 1.0)
         parameters = {
-            "rope_theta": next((config[key] for key in of_base if key in config), default),
+            "rope_theta": next((config[key] for key in base_keys if key in config), default),
             "partial_rotary_factor": next((config[key] for key in shares if key in config), share),
             **without_none(given),
         }

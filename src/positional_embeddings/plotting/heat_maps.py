@@ -317,7 +317,7 @@ def plot_attention(
     return ax
 
 
-def _kind_of(table: AnyArray | Mask | Bias, of_numbers: str) -> str:
+def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
     """Return what a table is: "mask", "bias" or "weights"; numbers are what the call says."""
     if isinstance(table, Mask | Bias):
         return "mask" if isinstance(table, Mask) else "bias"
@@ -325,7 +325,7 @@ def _kind_of(table: AnyArray | Mask | Bias, of_numbers: str) -> str:
         what = "be an array, a `Mask` or a `Bias`, such as CausalMask() or ALiBiBias(8)"
         raise wrong_type("table", what, shown(table))
     is_mask = is_dtype(table.dtype, "bool", space_of(table=table).xp)
-    return "mask" if is_mask else of_numbers
+    return "mask" if is_mask else number_kind
 
 
 def _where_seen(weights: HostArray) -> Array:

@@ -176,8 +176,8 @@ class RoPE(checks.CheckedDataclass):
         if self.fused:
             check_installed()
         coordinates = sections and layouts.coordinates_of_pairs(sections, self.section_order)
-        of_pairs, factor = self._frequencies(coordinates)
-        tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
+        per_pair, factor = self._frequencies(coordinates)
+        tables = PositionTables(per_pair, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
     def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[Frequencies, float]:

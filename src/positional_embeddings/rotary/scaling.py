@@ -250,8 +250,8 @@ class YaRNScaling(checks.CheckedDataclass):
         if self.attention_factor is not None:
             return float(self.attention_factor)
         if self.mscale and self.mscale_all_dim:
-            mscale, of_all = self.mscale, self.mscale_all_dim
-            return yarn_magnitude(self.factor, mscale) / yarn_magnitude(self.factor, of_all)
+            mscale, mscale_all = self.mscale, self.mscale_all_dim
+            return yarn_magnitude(self.factor, mscale) / yarn_magnitude(self.factor, mscale_all)
         return yarn_magnitude(self.factor, 1.0)
 
 

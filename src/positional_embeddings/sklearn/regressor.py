@@ -615,9 +615,9 @@ class AdditiveModel:
     ) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
-        means, at_query, of_terms, distances, skews = map(np.stack, zip(*parts, strict=True))
+        means, at_query, squared, distances, skews = map(np.stack, zip(*parts, strict=True))
         mean = self._level + means[:, 0].sum(axis=0)
-        return Predicted(mean, at_query[:, 0].sum(axis=0), of_terms.sum(axis=0), distances, skews)
+        return Predicted(mean, at_query[:, 0].sum(axis=0), squared.sum(axis=0), distances, skews)
 
     def left_out(self, at: Array) -> Predicted:
         """Return what the other samples predict at some shares; of a sum, nearly."""

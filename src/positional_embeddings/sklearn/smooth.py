@@ -150,9 +150,9 @@ def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray,
     places = Samples(shares.x[:, first], mean, weight, within, weight**2 / squares)
     is_shared = (np.bincount(place) > 1)[place]
     part = np.where(is_shared, shares.weight / weight[place], 1.0)
-    of_squares = np.where(differ[place], squared / squares[place], 1 - (1 - part) ** 2)
+    square_part = np.where(differ[place], squared / squares[place], 1 - (1 - part) ** 2)
     moved = -off * np.where(part < 1, part / np.maximum(1 - part, _TINY), 0.0)
-    taken = np.pad(np.stack([part, of_squares, *moved]), ((0, 0), (1, 0)))
+    taken = np.pad(np.stack([part, square_part, *moved]), ((0, 0), (1, 0)))
     share = csr_array((np.arange(1, group.size + 1), (group, place)))
     return places, place, Shares(group, place, part < 1, share, taken)
 

@@ -181,8 +181,8 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
                     # One half after the other, so that whole lines go past the caches.
                     for i in range(count // lanes):
                         first, to = a + i * lanes * x_step, b + i * lanes * out_step
-                        of_cos, of_sin = c + i * lanes * cos_step, s + i * lanes * sin_step
-                        places = first, first + x_second, to, to + out_second, of_cos, of_sin
+                        cos_at, sin_at = c + i * lanes * cos_step, s + i * lanes * sin_step
+                        places = first, first + x_second, to, to + out_second, cos_at, sin_at
                         _rotate_pairs(x, cos, lanes, side_by_side, one_angle, 1, places)
                 for _ in range(count // lanes):
                     places = a, a + x_second, b, b + out_second, c, s
