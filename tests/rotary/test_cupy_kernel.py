@@ -22,7 +22,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.rotate import (
-    Rotation,
+    RotationPlan,
     kernel_for,
     rotate,
 )
@@ -242,7 +242,7 @@ def check(library, case):
 
 
 def rotation(x, axis, layout, way=None):
-    return Rotation(space_of(x=x), axis, layout, way)
+    return RotationPlan(space_of(x=x), axis, layout, way)
 
 
 def plain(x, cos, sin, axis, layout, **options):

@@ -94,8 +94,8 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
 
     Where arrays may be kept it is, so that later calls copy nothing to a device.
     """
-    place = space.table_key
-    key = None if place is None else (make, values, dtype, *place)
+    device_key = space.table_key
+    key = None if device_key is None else (make, values, dtype, *device_key)
 
     def find() -> Array:
         return space.xp.asarray(make(*values), dtype=dtype, device=space.device)

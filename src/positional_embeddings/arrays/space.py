@@ -257,7 +257,7 @@ class Space:
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self.xp.reshape(taken, shape)
 
-    def with_rows(self, x: Array) -> Array:
+    def contiguous_rows(self, x: Array) -> Array:
         """Return an array whose entries along the last axis are neighbours in memory."""
         return x
 

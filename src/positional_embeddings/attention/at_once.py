@@ -23,9 +23,9 @@ def attend_seen(
 ) -> tuple[Array, Array]:
     """Return what `attend` does, where a mask or a bias may hide keys.
 
-    They are first taken for finite. If the products are, so is all that they were computed from.
-    In a decoding step they are much smaller than the keys and the values, so that checking them
-    is cheaper; both are checked together, at one wait for a device.
+    Keys and values are first taken for finite. One check of the scores and of the output confirms
+    it, at one wait for a device: in a decoding step these are much smaller than the keys and the
+    values. If it fails, all is computed again without what is not finite.
     """
     space = spec.space
     if space.is_readable(query) and not space.compiles_kernels:

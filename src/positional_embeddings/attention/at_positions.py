@@ -9,7 +9,7 @@ from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import NOTHING, outside_ring
+from positional_embeddings.masks.by_position import HIDES_NOTHING, outside_ring
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import Consecutive, Points
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
@@ -82,7 +82,7 @@ class Positions(NamedTuple):
         """Return the position of the first of consecutive queries, if keys count from 0."""
         return None if self.on_host is None else self.on_host.first
 
-    def apply(self, rules: Any, space: Space) -> tuple[Any, "Consecutive | Positions"]:
+    def with_ring_mask(self, rules: Any, space: Space) -> tuple[Any, "Consecutive | Positions"]:
         """Return rules with what a ring hides, and where the queries and the keys are.
 
         The rules have a mask in any case, so that values that are not finite have one rule.
@@ -95,14 +95,14 @@ class Positions(NamedTuple):
             self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
             for part in mask._leaves():
-                part._check_places(self, space)
+                part._check_positions(self, space)
             if slots and slots.window is not None and not space.is_compiling:
-                _check_shown(mask, slots.window, slots.sinks)
+                _check_fits_ring(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             ring_mask = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         at = self if self.first is None else Consecutive(self.first, self.keys.shape[0])
-        mask = NOTHING if mask is None else mask
+        mask = HIDES_NOTHING if mask is None else mask
         return rules if mask is rules.mask else rules._replace(mask=mask), at
 
     def _forgets(self) -> bool:
@@ -120,14 +120,14 @@ class Positions(NamedTuple):
     ) -> tuple[Points, Points]:
         """Return queries (query, 1, batch) and keys (1, key, batch)."""
         q, k = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
-        at_queries = Points(q[:, None, :], space, None, at=queries)
-        return at_queries, Points(k[None, :, :], space, None, at=keys)
+        at_queries = Points(q[:, None, :], space, None, indices_at=queries)
+        return at_queries, Points(k[None, :, :], space, None, indices_at=keys)
 
     def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
         """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
         q, k = (Points(at, space, None).take(table, 0, -1) for at, table in tables)
-        return Points(q, space, None, at=queries), Points(k, space, None, at=keys)
+        return Points(q, space, None, indices_at=queries), Points(k, space, None, indices_at=keys)
 
     def reach(self, mask: Mask, queries: Ranges) -> Reach:
         """Return which keys a mask lets some queries see."""
@@ -176,12 +176,12 @@ class Positions(NamedTuple):
             raise wrong_type(name, f"{what} whose slots may be no positions", shown(rule), hint)
 
 
-def _check_shown(mask: Mask, window: int, sinks: int) -> None:
+def _check_fits_ring(mask: Mask, window: int, sinks: int) -> None:
     """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
     parts, kept = mask._leaves(), (sinks, window)
     for part in parts:
         part._check_ring(window)
-    for last in {n for part in parts for n in part._far_queries(_FAR)}:
+    for last in {n for part in parts for n in part._probe_positions(_FAR)}:
         seen = mask._reach(((last - 1, last),), last).seen_by_any
         if any(start <= last // 2 < stop for start, stop in seen):
             continue  # no window: the ring's is one

@@ -149,10 +149,10 @@ def scaled_dot_product_attention(
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
         is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
         after the last key. If the axes are not the step's, or the mask shows more than its
-        ring keeps. If a mask has a `PaddingMask` with `positions`; or without them, with
-        another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
-        queries. One on the right is accepted if `offset` is given; and one alone if its longest
-        sequence has all keys, as in attention to another sequence.
+        ring keeps. If there is a `PaddingMask` with `positions`, or for fewer queries than keys,
+        since its lengths would have to count the queries. For fewer queries it is accepted on the
+        right with `offset`, and as the only rule if its longest sequence has all keys, as in
+        attention to another sequence.
 
     See Also
     --------

@@ -128,12 +128,13 @@ class KVCache(_Value):
     lengths: Any = array_field()
     # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
     _oldest: Array = field(default=None, init=False, metadata={"array": True})
-    # The branch whose first tokens it needs in buffers, and that in which its steps go on: the same
-    # one if a step has made the cache.
+    # `_needed` is the branch of tokens that a buffer must hold, and `_branch` the one that the next
+    # step adds to. They are one if a step has made the cache; one that is rewound, taken or copied
+    # begins a new `_branch`.
     _needed: Branch | None = field(default=None, init=False, compare=False)
     _branch: Branch | None = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
-    _like: Array = field(default=None, init=False, metadata={"array": True})
+    _prototype: Array = field(default=None, init=False, metadata={"array": True})
     _slots: Slots = field(init=False, repr=False)
     # Whether sequences come before slots in buffers of four axes.
     _is_batch_first: bool = field(init=False, repr=False)
@@ -161,7 +162,7 @@ class KVCache(_Value):
             self,
             lengths=frozen_integers(lengths),
             _oldest=frozen_integers(oldest * (oldest > 0)),
-            _like=_like(space),
+            _prototype=_prototype(space),
             _needed=Branch(),
             _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
@@ -207,7 +208,7 @@ class KVCache(_Value):
         lengths = np.zeros(checks.axis_length("batch", batch), dtype=np.int64)
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "lengths": lengths}
         cache = cls(capacity=capacity, sinks=sinks, window=window, **options)
-        checks.set_fields(cache, _like=_like(space))
+        checks.set_fields(cache, _prototype=_prototype(space))
         return cache
 
     def __repr__(self) -> str:
@@ -252,7 +253,7 @@ class KVCache(_Value):
         >>> step.key_positions[:, 0]
         array([0, 1, 2])
         """
-        space = space_of(like=self._like)
+        space = space_of(like=self._prototype)
         first = None if is_sequence(tokens) else self._next_position(space)
         if first is not None:
             stop = first + checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
@@ -421,7 +422,7 @@ class KVCache(_Value):
         if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
             what = f"have shape {tuple(self.lengths.shape)}"
             raise wrong_value("counts", what, tuple(numbers.shape))
-        space = space_of(like=self._like)
+        space = space_of(like=self._prototype)
         xp, (numbers, lengths, oldest) = in_one_library(space, numbers, self.lengths, self._oldest)
         after = lengths - numbers
         if xp is np:
@@ -468,7 +469,7 @@ class KVCache(_Value):
         if indices.ndim != 1 or indices.shape[0] == 0:
             what = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", what, tuple(indices.shape))
-        space = space_of(like=self._like)
+        space = space_of(like=self._prototype)
         xp, (indices, lengths, oldest) = in_one_library(space, indices, self.lengths, self._oldest)
         if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
@@ -644,7 +645,7 @@ class KVStep(MadeByCache, _Value):
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache = self._cache
-        space = space_of(buffer=buffer, new=new, **{POSITIONS_LABEL: cache._like})
+        space = space_of(buffer=buffer, new=new, **{POSITIONS_LABEL: cache._prototype})
         shape = list(buffer.shape)
         feature, seq = axes.feature_and_seq_axis(
             cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
@@ -687,7 +688,7 @@ class KVStep(MadeByCache, _Value):
                 raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
         return indices
 
-    def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
+    def _positions_for(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
         """Return the positions of queries and keys in an attention, for as many as these are."""
         cache, queries, keys = self._cache, self.positions, self.key_positions
         if cache._is_batch_first:
@@ -737,6 +738,6 @@ def in_one_library(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]
 
 
-def _like(space: Space) -> Array:
+def _prototype(space: Space) -> Array:
     """Return an array that tells the library and the device of positions."""
     return space.xp.zeros(1, dtype=space.integer, device=space.device)

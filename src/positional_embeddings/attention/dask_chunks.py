@@ -47,8 +47,8 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
     # What all tasks share, one node of the graph, which each worker gets once: the scores without
     # arrays, and without a space, which each task has of its chunks.
     without: dict[str, Any] = dict.fromkeys(("space", "sinks", *terms))
-    if not isinstance(spec.at, Consecutive):
-        without["at"] = Consecutive(0, spec.layout.keys.size)
+    if not isinstance(spec.positions, Consecutive):
+        without["positions"] = Consecutive(0, spec.layout.keys.size)
     shared = sys.modules["dask"].delayed(spec._replace(**without), traverse=False)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
@@ -71,7 +71,7 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
 def _terms_that_are_arrays(spec: ScoreSpec, query: Array, key: Array) -> dict[str, Array]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
     pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
-    is_counted = isinstance(spec.at, Consecutive)
+    is_counted = isinstance(spec.positions, Consecutive)
     in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (spec.mask, spec.bias)]
     mask = None if in_tasks[0] else spec.mask_between(*pairs)
     bias = None if in_tasks[1] else spec.bias_between(*pairs)
@@ -136,13 +136,10 @@ def _attend_chunk(
     terms = {name: array[..., 0] for name, array in zip(names, others, strict=True)}
     if keys != first_keys:
         terms.pop("sinks", None)
-    spec = shared._replace(
-        at=Consecutive(shared.at.offset + queries[0], shared.at.k_len),  # type: ignore[union-attr]
-        space=space_of(query=query),
-        rows=tuple(slice(*bounds) for bounds in rows),
-        keys=keys,
-        **terms,
-    )
+    counted: Any = shared.positions
+    positions = Consecutive(counted.offset + queries[0], counted.k_len)
+    terms |= {"space": space_of(query=query), "rows": tuple(slice(*bounds) for bounds in rows)}
+    spec = shared._replace(positions=positions, keys=keys, **terms)
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
     with spec.space.compute_context(query):
         return blocks.partial_sums(spec, query, key, value)[..., None, :]

@@ -35,7 +35,7 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     space, (lists, others) = spec.space, spec.mask._split_lists()
     columns = value.shape[-1] + spec.with_lse
-    key, value = space.with_rows(key), space.with_rows(value)
+    key, value = space.contiguous_rows(key), space.contiguous_rows(value)
     inputs = _Inputs(spec, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
     outputs = [_group_output(inputs, query, *group) for group in groups]
@@ -55,7 +55,7 @@ def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*batch_lengths(query, key), query.shape[-2], columns)
         return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
-    key = space.with_rows(key)
+    key = space.contiguous_rows(key)
     inputs = _Inputs(spec, others, mask._largest is None, key, None, columns)
     return _group_output(inputs, query, None, lists)
 
@@ -141,10 +141,10 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = spec.aligned("mask", (listed == -1)[..., None])
-    q, k = spec.at.pairs(*pairs, space)
+    q, k = spec.positions.pairs(*pairs, space)
     if others is not None:
         hidden = hidden | spec.aligned("mask", others._hides(q, k))
-    if spec.at.may_be_empty:
+    if spec.positions.may_be_empty:
         hidden = hidden | spec.aligned("mask", k.values < 0)
     if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
         hidden = None
@@ -179,7 +179,7 @@ def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
     space, bias = spec.space, spec.bias
     if isinstance(bias, Bias):
-        q, k = spec.at.pairs(queries, keys, space)
+        q, k = spec.positions.pairs(queries, keys, space)
         return spec.aligned("bias", bias._at_pairs(q.values, k.values, space))
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])

@@ -32,7 +32,7 @@ class LayoutKey(NamedTuple):
     needs_lengths: bool  # whether the lengths of the sequences have to be known
 
 
-class Layout(NamedTuple):
+class QKVLayout(NamedTuple):
     """The axes of queries, keys and values, and of their scores."""
 
     shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
         if self.is_in_order and self.split is None:
             return arrays
         last = self.seq, self.feature
-        return tuple([self._to_rows(array, last, space) for array in arrays])
+        return tuple([self._to_batched(array, last, space) for array in arrays])
 
     def restored(
         self, rows: Array, dtype: Dtype, space: Space, last: tuple[int, int] | None = None
@@ -81,7 +81,7 @@ class Layout(NamedTuple):
         lse = self.restored(rows, space.dtype, space)
         return lse[(*(slice(None),) * self.feature, 0, ...)]
 
-    def _to_rows(self, array: Array, last: tuple[int, int], space: Space) -> Array:
+    def _to_batched(self, array: Array, last: tuple[int, int], space: Space) -> Array:
         """Move two axes last, and split the axis before them."""
         if not self.is_in_order:
             array = space.xp.permute_dims(array, (*self.batch_axes, *last))
@@ -113,7 +113,7 @@ class Layout(NamedTuple):
         is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
         hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
-        return self._to_rows(array, score_axes, space)
+        return self._to_batched(array, score_axes, space)
 
     def align_mask_or_bias(self, name: str, array: Array, space: Space) -> Array:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows.
@@ -138,7 +138,7 @@ class Layout(NamedTuple):
         ]
         own_axes = (*self.score_axes, *batch_axes)
         array = axes.expand_to_axes(array, own_axes, len(self.shape), space.xp)
-        return self._to_rows(array, self.score_axes, space)
+        return self._to_batched(array, self.score_axes, space)
 
     def check_count(self, name: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of another; return their axis."""
@@ -158,7 +158,7 @@ class Layout(NamedTuple):
         return int(axis)
 
 
-def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
+def layout_of(key: LayoutKey, xp: Namespace) -> QKVLayout:
     """Check dtypes and shapes of q, k and perhaps v, and return their layout."""
     feature, seq = key.axes
     arrays = dict(key.arrays)
@@ -186,7 +186,7 @@ def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
                 required += f": heads alone are grouped, on axis {heads}"
             raise wrong_value("k", required, f"shape {k.shape}")
     lengths = [n for axis, n in enumerate(shape) if axis != feature]
-    layout = Layout(
+    layout = QKVLayout(
         shape=tuple(shape),
         queries=whole_span(q.shape[seq]),
         keys=whole_span(k.shape[seq]),
@@ -198,7 +198,7 @@ def layout_of(key: LayoutKey, xp: Namespace) -> Layout:
         scores_per_key=float("nan") if None in lengths else prod(lengths),
         default_scale=1 / sqrt(max(axes.length(q, feature, "q"), 1)),
     )
-    layout = _split_by(layout, heads, key_heads, key)
+    layout = _split(layout, heads, key_heads, key)
     for name, size in key.counts:
         layout.check_count(name, size)
     return layout
@@ -238,24 +238,24 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
             raise wrong_value(name, f"have as many axes as `q`, {count}", came)
 
 
-def _split_by(layout: Layout, heads: int | None, key_heads: int | None, key: LayoutKey) -> Layout:
+def _split(layout: QKVLayout, heads: int | None, kv_heads: int | None, key: LayoutKey) -> QKVLayout:
     """Split the heads by the key heads that they share, and a merged axis of heads and batch."""
     counts, batch_axes = dict(key.counts), layout.batch_axes
-    is_one = len(batch_axes) == 1 and (bool(counts) or key_heads is not None)
+    is_one = len(batch_axes) == 1 and (bool(counts) or kv_heads is not None)
     if is_one and layout.score_axes == (0, 1):
         n, axis = layout.shape[batch_axes[0]], batch_axes[0]
         split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
-        if key_heads is not None:
+        if kv_heads is not None:
             batch = split[1] if counts else key.sequences
-            split = _heads_of_keys_and_batch(key_heads, n, batch, axis)
+            split = _heads_of_keys_and_batch(kv_heads, n, batch, axis)
         return layout._replace(split=split, is_merged=True)
-    if is_one and "mask" in counts and (len(counts) > 1 or key_heads is not None):
+    if is_one and "mask" in counts and (len(counts) > 1 or kv_heads is not None):
         what = "not be for several sequences, where `q` has one axis for sequences or heads"
         raise wrong_value("mask", what, counts["mask"])
-    if heads is None or key_heads is None:
+    if heads is None or kv_heads is None:
         return layout
     others = tuple(axis for axis in batch_axes if axis != heads)
-    split = key_heads, layout.shape[heads] // key_heads
+    split = kv_heads, layout.shape[heads] // kv_heads
     return layout._replace(batch_axes=(*others, heads), split=split)
 
 

@@ -135,7 +135,7 @@ def _products(
     block = Block(products, bias=bias, sinks=spec.sinks, key=key, softcap=spec.softcap)
     if spec.mask is None or intersect(seen.seen_by_all, keys) == keys:
         return block
-    window, at = _window(spec.mask), spec.at
+    window, at = _window(spec.mask), spec.positions
     if window is None or len(queries + keys) > 2 or not isinstance(at, Consecutive):
         return block._replace(mask=spec.mask_between(*pairs))
     (left, right), ahead = window, queries[0][0] + at.offset - keys[0][0]

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions, positions_of
 from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
-from positional_embeddings.attention.layout import Layout
+from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
@@ -109,7 +109,7 @@ class Rules(NamedTuple):
         if key_positions is not None:
             what = "be left out where `positions` is a step"
             raise wrong_type("key_positions", what, shown(key_positions))
-        return positions._places_of(arrays["q"], arrays["k"], axes[1], space)
+        return positions._positions_for(arrays["q"], arrays["k"], axes[1], space)
 
     def counts(self, batch: int) -> tuple[tuple[str, int], ...]:
         """Return how many sequences the mask is for, and how many heads the bias or sinks, but 1.
@@ -131,7 +131,7 @@ class Rules(NamedTuple):
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
             raise wrong_value("offset", what, "None", hint)
 
-    def first_query(self, layout: Layout, space: Space) -> int:
+    def first_query(self, layout: QKVLayout, space: Space) -> int:
         """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
         q_len, k_len = layout.queries.size, layout.keys.size

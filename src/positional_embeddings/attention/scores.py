@@ -12,8 +12,8 @@ from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import Positions
 from positional_embeddings.attention.layout import (
     ArraySpec,
-    Layout,
     LayoutKey,
+    QKVLayout,
     check_axis_counts,
     layout_of,
     numpy_layout_of,
@@ -32,13 +32,13 @@ class ScoreSpec(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
     space: Space
-    layout: Layout
+    layout: QKVLayout
     mask: Mask | Array  # a `Mask`, a function, or an array (..., query, key)
     bias: Bias | Array  # a `Bias`, a function, or an array (..., query, key)
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    at: Consecutive | Positions  # where queries and keys are, for a `Mask` or a `Bias`
+    positions: Consecutive | Positions  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
     seen: Span  # ranges of keys outside of which no query sees any
@@ -69,14 +69,14 @@ class ScoreSpec(NamedTuple):
         start, stop = self.keys or (0, self.layout.keys.size)
         if not self.has_reach:
             return Reach(((0, stop - start),), ())
-        reach = self.at.reach(self.mask, queries)
+        reach = self.positions.reach(self.mask, queries)
         if self.keys is None:
             return reach
         return Reach(*(shift(intersect(ranges, (self.keys,)), -start) for ranges in reach))
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
-        return self.at.global_queries(self.mask) if self.has_reach else ()
+        return self.positions.global_queries(self.mask) if self.has_reach else ()
 
     def with_sinks(self, sinks: Array) -> "ScoreSpec":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
@@ -90,18 +90,18 @@ class ScoreSpec(NamedTuple):
         """Return the same scores, with arrays for the mask and the bias of all that is seen."""
         pairs = self.layout.queries, self.seen
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        at = Consecutive(0, self.layout.keys.size)
-        return self._replace(mask=mask, bias=self.bias_between(*pairs), at=at)
+        counted = Consecutive(0, self.layout.keys.size)
+        return self._replace(mask=mask, bias=self.bias_between(*pairs), positions=counted)
 
     def mask_between(self, queries: Span, keys: Span) -> Array:
         """Return the mask, (..., query, key), or None."""
         if self.mask is None:
             return None
         mask = self._between("mask", self.mask, queries, keys)
-        if not self.at.may_be_empty:
+        if not self.positions.may_be_empty:
             return mask
         all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
-        _, k = self.at.points(queries, all_keys, self.space)
+        _, k = self.positions.points(queries, all_keys, self.space)
         return mask | self.aligned("mask", k.values < 0)
 
     def bias_between(self, queries: Span, keys: Span) -> Array:
@@ -113,8 +113,8 @@ class ScoreSpec(NamedTuple):
         if isinstance(rule, Mask | Bias):
             all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
             if isinstance(rule, Mask):
-                return self.aligned(name, rule._between(queries, all_keys, self.at, space))
-            return self.aligned(name, self.at.bias_between(rule, queries, all_keys, space))
+                return self.aligned(name, rule._between(queries, all_keys, self.positions, space))
+            return self.aligned(name, self.positions.bias_between(rule, queries, all_keys, space))
         if callable(rule):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
@@ -211,7 +211,7 @@ def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSp
     positions = rules.checked_positions(arrays, axes, space)
     at: Consecutive | Positions | None = None
     if positions is not None:
-        rules, at = positions.apply(rules, space)
+        rules, at = positions.with_ring_mask(rules, space)
     key = LayoutKey(
         arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
         axes=axes,

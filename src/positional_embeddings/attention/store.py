@@ -96,7 +96,7 @@ class Branch:
 COPY = Branch()
 
 
-class Contents(NamedTuple):
+class BufferState(NamedTuple):
     """What a buffer holds: the first tokens of a branch, and what others share with it."""
 
     branch: Branch
@@ -113,7 +113,7 @@ class Contents(NamedTuple):
 class Update(NamedTuple):
     """What a step needs in a buffer, and what it stores there."""
 
-    needed: Contents
+    needed: BufferState
     slots: Slots
     branch: Branch  # of the new tokens; `COPY` for a copy of the buffer, which may lack some
     lengths: HostArray  # numbers of tokens with the new ones
@@ -121,12 +121,16 @@ class Update(NamedTuple):
     @classmethod
     def of(cls, needed: Branch, lengths: Array, oldest: Array, *others: Any) -> "Update":
         """Return what a step does after some tokens of a branch."""
-        return cls(Contents(needed, np.asarray(lengths), np.asarray(oldest)), *others)
+        return cls(BufferState(needed, np.asarray(lengths), np.asarray(oldest)), *others)
 
-    def apply(self, held: Contents, *, is_copied: bool) -> Contents:
-        """Check that a buffer holds what is needed, and return what it holds after the step.
+    def apply(self, held: BufferState, *, is_copied: bool) -> BufferState:
+        """Check that a buffer holds what is needed, and return its state after the step.
 
-        A step that stores in a copy of the buffer may overwrite there what it does not need.
+        There are three cases. A step of the branch that stored last needs as many tokens as the
+        buffer holds. A step of a new branch, after `rewind`, `take` or a copy, needs tokens that
+        the branches before it have in common with the buffer, none of which a ring overwrote. A
+        step of a branch that another one followed is refused. A step that stores in a copy of the
+        buffer may overwrite there what it does not need.
         """
         branch, needed, before = self.branch, self.needed.branch, self.needed.lengths
         length, oldest, shared = held.lengths, held.oldest, held.shared
@@ -160,10 +164,10 @@ class Update(NamedTuple):
             raise wrong_value("buffer", "hold the tokens before the step", came, hint)
         if self.slots.window is not None:
             oldest = np.maximum(oldest, self.lengths - self.slots.ring)
-        return Contents(branch, self.lengths, oldest, shared)
+        return BufferState(branch, self.lengths, oldest, shared)
 
 
-def advance(buffer: Array, update: Update | None, space: Space, changes: Any) -> Contents | None:
+def advance(buffer: Array, update: Update | None, space: Space, changes: Any) -> BufferState | None:
     """Check that a buffer holds the tokens that a step needs, and return its contents after it.
 
     The contents are recorded, unless the step writes to a copy, or nothing. They are None where
@@ -185,7 +189,7 @@ def advance(buffer: Array, update: Update | None, space: Space, changes: Any) ->
 
 
 # A list of what a buffer holds, None if that is not known.
-Record: TypeAlias = list[Contents | None]
+Record: TypeAlias = list[BufferState | None]
 
 # The record of a buffer by the `id` of an array, and by where it begins in memory; with a weak
 # reference to what has to be alive.

@@ -180,7 +180,7 @@ class ChunkedMask(Mask):
         by_any = clip(first * self.size, (last + 1) * self.size, k_len)
         return Reach(by_any, by_any if first == last else ())
 
-    def _far_queries(self, far: int) -> tuple[int, ...]:
+    def _probe_positions(self, far: int) -> tuple[int, ...]:
         # The last query of a chunk sees most of it.
         return (far, far // self.size * self.size) if self.size <= far else (far,)
 
@@ -374,9 +374,9 @@ class NeighbourhoodMask(Mask):
             came = f"{self.shape}, {plural(tokens, 'token')}, for {places}"
             raise wrong_value("shape", "have a token for each query and key", came)
 
-    def _check_places(self, at: Any, space: Space) -> None:
-        if at.extent is not None:
-            queries, k_len = at.extent
+    def _check_positions(self, positions: Any, space: Space) -> None:
+        if positions.extent is not None:
+            queries, k_len = positions.extent
             self._check(queries, k_len, space)
 
     def _check_ring(self, window: int) -> None:
@@ -427,7 +427,7 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
 
 
 # Hides nothing.
-NOTHING = SlidingWindowMask(None, None)
+HIDES_NOTHING = SlidingWindowMask(None, None)
 
 
 def outside_ring(window: int, sinks: int) -> Mask:

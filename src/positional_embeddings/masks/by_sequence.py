@@ -147,7 +147,7 @@ class PaddingMask(_ByLength):
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
 
-    def _check_places(self, at: Any, space: Space) -> None:  # noqa: ARG002
+    def _check_positions(self, positions: Any, space: Space) -> None:  # noqa: ARG002
         hint = " Give padding a key position below 0."
         raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
@@ -308,9 +308,9 @@ class SegmentMask(Mask):
             what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
             raise wrong_value(name, what, tuple(key.shape))
 
-    def _check_places(self, at: Any, space: Space) -> None:
-        if at.extent is not None:
-            queries, k_len = at.extent
+    def _check_positions(self, positions: Any, space: Space) -> None:
+        if positions.extent is not None:
+            queries, k_len = positions.extent
             self._check(queries, k_len, space)
 
     def _batch(self) -> int | None:

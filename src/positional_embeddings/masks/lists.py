@@ -205,10 +205,10 @@ class ListMask(Mask):
 
     def _sorted(self, q: Points) -> Array:
         """Return the sorted lists of queries, (*queries, batch or 1, key)."""
-        space, queries = q.space, q.indices[..., 0]
-        if isinstance(self.indices, np.ndarray) and isinstance(q.at, Span) and q.at.ranges:
+        space, queries, span = q.space, q.indices[..., 0], q.indices_at
+        if isinstance(self.indices, np.ndarray) and isinstance(span, Span) and span.ranges:
             space = new_space()  # on the host: not every library sorts
-            queries = q.at.positions(space)[:, None]
+            queries = span.positions(space)[:, None]
         queries = space.xp.where((queries >= 0) & (queries < self._count), queries, 0)
         lists = space.transpose(self._of(queries, space))
         return q.in_library(space.xp.sort(lists, axis=-1))
@@ -240,11 +240,11 @@ class ListMask(Mask):
             what, hint = f"be below the number of keys, {k_len}", _for_none(largest)
             raise wrong_value("indices", what, largest, hint if largest == k_len else "")
 
-    def _check_places(self, at: Any, space: Space) -> None:
-        if not at.are_indices:
+    def _check_positions(self, positions: Any, space: Space) -> None:
+        if not positions.are_indices:
             what = "have no ListMask with a step whose slots may be no positions"
             raise wrong_value("mask", what, self)
-        self._check((0, at.queries.shape[0]), at.keys.shape[0], space)
+        self._check((0, positions.queries.shape[0]), positions.keys.shape[0], space)
 
     def _batch(self) -> int | None:
         size = (*self.indices.shape, 1, 1)[2]

@@ -187,10 +187,10 @@ class Mask(ArrayDataclass):
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: object) -> Any:
-        return _combined(AnyMask, self, other)
+        return _combine(AnyMask, self, other)
 
     def __and__(self, other: object) -> Any:
-        return _combined(AllMask, self, other)
+        return _combine(AllMask, self, other)
 
     __ror__, __rand__ = __or__, __and__  # of what is no mask, which is refused
 
@@ -238,7 +238,7 @@ class Mask(ArrayDataclass):
         """Return the masks that it is made of, itself if it is not combined."""
         return (self,)
 
-    def _check_places(self, at: Any, space: Space) -> None:
+    def _check_positions(self, positions: Any, space: Space) -> None:
         """Check that the mask has a rule for queries and keys at positions of an attention.
 
         These have `queries` and `keys`, (position, batch or 1), tell whether they `are_indices`,
@@ -248,8 +248,11 @@ class Mask(ArrayDataclass):
     def _check_ring(self, window: int) -> None:
         """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
 
-    def _far_queries(self, far: int) -> tuple[int, ...]:
-        """Return positions near a far one, before each of which is a query that sees most keys."""
+    def _probe_positions(self, far: int) -> tuple[int, ...]:
+        """Return positions near `far`; the query before each sees as many keys as any that far out.
+
+        The window of a ring is compared with what these see.
+        """
         return (far,)
 
     def _batch(self) -> int | None:
@@ -278,13 +281,13 @@ class Mask(ArrayDataclass):
         self._check(queries, k_len, space)
         return queries, k_len
 
-    def _between(self, queries: Span, keys: Span, at: Any, space: Space) -> Array:
+    def _between(self, queries: Span, keys: Span, positions: Any, space: Space) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
 
-        They are `at` positions that are counted, or given.
+        The `positions` are consecutive, or given.
         """
         with space.without_chunk_warnings():
-            return self._hides(*at.points(queries, keys, space, self._batch() or 1))
+            return self._hides(*positions.points(queries, keys, space, self._batch() or 1))
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
@@ -458,7 +461,7 @@ def integers_of_list(name: str, numbers: Any) -> HostArray:
     return array if array.size else array.astype(np.int64)
 
 
-def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:
+def _combine(kind: type[_Combined], mask: Mask, other: object) -> Any:
     """Return two masks as one, in which the parts of one of the same kind take its place."""
     if isinstance(other, Mask):
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))

@@ -22,14 +22,14 @@ class Points(NamedTuple):
     k_len: int | None  # number of all keys, if it is known
     ranges: Ranges | None = None  # the same positions, if the host knows them
     # Where the queries or keys are in their arrays, whatever their positions; None if there.
-    at: Span | Array | None = None
+    indices_at: Span | Array | None = None
 
     @property
     def indices(self) -> Array:
         """Return where the queries or keys are in their arrays, with the axes of the positions."""
-        if not isinstance(self.at, Span):
-            return self.values if self.at is None else self.at
-        indices = self.at.positions(self.space)
+        if not isinstance(self.indices_at, Span):
+            return self.values if self.indices_at is None else self.indices_at
+        indices = self.indices_at.positions(self.space)
         return indices[:, None, None] if self.values.shape[1] == 1 else indices[None, :, None]
 
     @property
@@ -92,7 +92,7 @@ class Consecutive(NamedTuple):
 
     def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
         """Return queries (query, 1, 1), and keys of each (query, key, 1), at their indices."""
-        query_points = Points(queries + self.offset, space, self.k_len, at=queries)
+        query_points = Points(queries + self.offset, space, self.k_len, indices_at=queries)
         return query_points, Points(keys, space, self.k_len)
 
     def reach(self, mask: Any, queries: Ranges) -> Reach:

@@ -124,7 +124,7 @@ class AttentionLayer(checks.CheckedDataclass):
         if self.window is not None:
             # What the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            for last in mask._far_queries(_FAR):
+            for last in mask._probe_positions(_FAR):
                 seen = mask._reach(((last - 1, last),), last).seen_by_any
                 if any(start < last - self.window for start, _ in seen):
                     what = f"hide all keys but the {self.window} newest ones (`window`)"

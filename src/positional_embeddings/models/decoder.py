@@ -356,7 +356,7 @@ class DecoderCache(ArrayDataclass):
         self._check_buffers(COPY)
         caches = tuple([cache.take(rows) for cache in self.caches])
         cache = self.caches[0]
-        space = space_of(like=cache._like)
+        space = space_of(like=cache._prototype)
         indices = space.xp.asarray(
             numbers_of("rows", rows), dtype=space.integer, device=space.device
         )
@@ -526,7 +526,7 @@ def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.four_axes(rope))
-    rotator = rope._rotator(np.concat([q, k], axis=axis), None, at)
+    rotator = rope._bind(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 

@@ -30,7 +30,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.rotate import (
-    Rotation,
+    RotationPlan,
     check_installed,
     plan_rotation,
     rotate,
@@ -252,21 +252,21 @@ class RoPE(checks.CheckedDataclass):
         inverse = checks.boolean("inverse", inverse)
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
-        rotator = self._rotator(x, positions, offset, out)
+        rotator = self._bind(x, positions, offset, out)
         return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _rotator(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
+    def _bind(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
         rotation = self._tables.rotations.get(key) or self._plan(key, x, positions, out=out)
         space, target = rotation.space, rotation.target
-        doubled = rotation.rotator is rotate_doubled
+        doubled = rotation.kernel is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
         return partial(rotate, cos=cos, sin=sin, rotation=rotation)
 
     def _plan(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
-    ) -> Rotation:
+    ) -> RotationPlan:
         """Check the arrays of a call, and return how it rotates."""
         space = space_of(x=x, **namespace.drop_none(**{name: positions, "out": out}))
         target = axes.target_of(x, space, self, "head_size", complex_pairs=True)

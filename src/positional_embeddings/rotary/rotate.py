@@ -157,9 +157,9 @@ def _alignment_of(
     return Alignment(axis, cos_index, sin_index, both if differ else None)
 
 
-def _align_tables(cos: Array, sin: Array, rotation: "Rotation", out: Array) -> tuple[Array, Array]:
+def _align_tables(cos: Array, sin: Array, plan: "RotationPlan", out: Array) -> tuple[Array, Array]:
     """Return tables with the axes of `x`, in the dtype that it is rotated in."""
-    space, target = rotation.space, rotation.target
+    space, target = plan.space, plan.target
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
     cos = cos if target.cos_index is ... else cos[target.cos_index]
@@ -205,13 +205,13 @@ def _align_table(
 Rotator = Callable[..., None]
 
 
-class Rotation(NamedTuple):
+class RotationPlan(NamedTuple):
     """How a call rotates: what its arrays tell by their dtypes, shapes and strides."""
 
     space: Space
     axis: int  # of the features
     layout: str
-    rotator: Rotator | None  # None if the result cannot be written part by part
+    kernel: Rotator | None  # None if the result cannot be written part by part
     target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `Alignment`
 
 
@@ -235,7 +235,7 @@ def check_installed() -> None:
 
 def plan_rotation(
     target: Any, options: Any, space: Space, x: Array, out: Array, *others: Array
-) -> Rotation:
+) -> RotationPlan:
     """Check `out`, and return how a call rotates, whose other arrays have been checked.
 
     The options are a `RoPE` or `RotaryOptions`; the others are tables or positions.
@@ -243,7 +243,7 @@ def plan_rotation(
     if out is not None:
         checks.output(out, x, space)
     rotator = rotator_for(x, target.feature, options, space, *others, out=out)
-    return Rotation(space, target.feature, options.layout, rotator, target)
+    return RotationPlan(space, target.feature, options.layout, rotator, target)
 
 
 def rotator_for(
@@ -317,7 +317,7 @@ def rotate(
     x: ArrayT,
     cos: Array,
     sin: Array,
-    rotation: Rotation,
+    rotation: RotationPlan,
     *,
     inverse: bool = False,
     divisor: float = 1.0,
@@ -328,17 +328,17 @@ def rotate(
     The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
     may be `x`, but shares no memory with the tables. Doubled tables are for `rotate_doubled` alone.
     """
-    space, axis, layout, rotator, _ = rotation
+    space, axis, layout, kernel, _ = rotation
     with space.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-        if rotator is None:
+        if kernel is None:
             rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
             result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
         else:
             is_new = out is None or space.shares_memory(out, x)
             result = space.xp.empty_like(x) if is_new else out
-            rotator(x, cos, sin, result, rotation, -1 if inverse else 1)
+            kernel(x, cos, sin, result, rotation, -1 if inverse else 1)
             rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
             if rotated < x.shape[axis] and result is not x:
                 others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -350,7 +350,7 @@ def rotate(
 
 
 def rotate_doubled(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
 ) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
@@ -377,7 +377,7 @@ def double_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray,
 
 
 def _rotate_complex(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
 ) -> None:
     space, axis = rotation.space, rotation.axis
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
@@ -392,7 +392,7 @@ def _rotate_complex(
 
 
 def _rotate_blocks(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: Rotation, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
 ) -> None:
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
     space, axis, layout, *_ = rotation
@@ -475,7 +475,7 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
         cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
     options = RotaryOptions(layout, 2 * cos.shape[axis], axis)
     rotator = rotator_for(x, axis, options, space, cos, sin)
-    return rotate(x, cos, sin, Rotation(space, axis, layout, rotator))
+    return rotate(x, cos, sin, RotationPlan(space, axis, layout, rotator))
 
 
 def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:

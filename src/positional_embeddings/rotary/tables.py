@@ -92,10 +92,10 @@ class RotaryTables(ArrayDataclass):
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        rotator = self._rotator(x, out)
+        rotator = self._bind(x, out)
         return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
 
-    def _rotator(self, x: Array, out: Array = None) -> Callable[..., Any]:
+    def _bind(self, x: Array, out: Array = None) -> Callable[..., Any]:
         """Check an array, and return what rotates arrays of its form."""
         key = call_key(x, out)
         rotator = self._plans.get(key)
@@ -109,7 +109,7 @@ class RotaryTables(ArrayDataclass):
             tables = space.astype(tables, space.dtype)
             tables = axes.repeat_for_heads(tables, target.heads, space)
             cos, sin = expand(tables, target, space)
-        if rotation.rotator is rotate_doubled:
+        if rotation.kernel is rotate_doubled:
             cos, sin = double_tables(cos, sin, target.feature)
         rotator = partial(rotate, cos=cos, sin=sin, rotation=rotation)
         # What CuPy copies stays with the stream that copied it.

@@ -101,11 +101,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Dates tell a part of the calendar if their median step is at most half of it, or if their steps
-    have none in common: what they are beyond multiples of the median one fills more than 6 of 12
-    cells. It has as many harmonics as half of the cells that have dates, of 4 cells for each of
-    `harmonics`; a cell counts from a tenth of the mean count on. If the dates cover less than 1.9
-    of it, a longest gap of phases above 0.11 leaves one harmonic, and above 0.42 none.
+    A day, a week or a year is used if the median step of the dates is at most half of it, or if
+    the steps are irregular: their remainders by the median step fill more than 6 of 12 bins. The
+    period is cut into 4 bins for each of `harmonics`. Half of the number of bins with dates is the
+    number of harmonics; a bin counts if it has a tenth of the mean count. Where the dates cover
+    less than 1.9 periods, a gap of phases above 0.11 leaves one harmonic, and above 0.42 none.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy's.

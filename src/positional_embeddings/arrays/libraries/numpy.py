@@ -99,7 +99,7 @@ class NumPy(Space):
         ends = [*order[:place], *[axis] * indices.ndim, *order[place + 1 :]]
         return np.transpose(taken, np.argsort(ends, stable=True))
 
-    def with_rows(self, x: Array) -> Array:
+    def contiguous_rows(self, x: Array) -> Array:
         is_apart = x.shape[-1] > 1 and x.strides[-1] != x.itemsize
         return np.ascontiguousarray(x) if is_apart else x
 
