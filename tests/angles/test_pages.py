@@ -50,7 +50,7 @@ def test_a_table_on_a_device_is_a_copy():
 
 def test_views_of_a_page_are_made_once():
     rope, x = RoPE(8, 5), np.ones((8, 5))
-    target = axes.target_of(x, space_of(x=x), rope, "head_size")
+    target = axes.input_axes(x, space_of(x=x), rope, "head_size")
     page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST)
     assert page.views(target, cos_sin.HOST, doubled=False) is page.views(
         target, cos_sin.HOST, doubled=False
@@ -271,7 +271,7 @@ def test_a_device_needs_no_hash(monkeypatch):
 
     rope, x = RoPE(4, 3), strict.ones((4, 3))
     space = replace(space_of(x=x), device=DeviceWithoutHash())
-    target = axes.target_of(x, space, rope, "head_size")
+    target = axes.input_axes(x, space, rope, "head_size")
     asarray = strict.asarray
     monkeypatch.setattr(strict, "asarray", lambda a, **_: asarray(a))
     assert len(rope._tables.at(target, None, 0, space)) == 2

@@ -33,7 +33,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.at_positions import OnHost, Positions
+from positional_embeddings.attention.at_positions import GivenPositions, HostPositions
 from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3
@@ -434,8 +434,8 @@ def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     """As of shuffled positions, of which any block has some that are hidden."""
     n = 4096
     positions = np.random.default_rng(0).permutation(n)[:, None]
-    known = OnHost.of(positions, positions)
-    at, mask = Positions(positions, positions, known), CausalMask()
+    known = HostPositions.of(positions, positions)
+    at, mask = GivenPositions(positions, positions, known), CausalMask()
     reach = partial(at.reach, mask), at.global_queries(mask)
     assert plan(n, n, None, 2**18, *reach) == plan(n, n, None, 2**18, None, ())
 

@@ -33,7 +33,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.masks import mask as mask_module
 from positional_embeddings.masks import points
-from positional_embeddings.masks.mask import AnyMask
+from positional_embeddings.masks.mask import OrMask
 from positional_embeddings.masks.points import Consecutive, Points, _in_small_integers
 from positional_embeddings.masks.ranges import (
     complement,
@@ -257,7 +257,7 @@ def test_windows_that_are_joined_hide_what_they_hide_one_by_one(parts):
     expected = np.zeros((12, 12), dtype=bool)
     for part in parts:
         expected |= part(q, k)
-    np.testing.assert_array_equal(AnyMask(tuple(parts))(q, k), expected)
+    np.testing.assert_array_equal(OrMask(tuple(parts))(q, k), expected)
 
 
 def test_windows_that_are_joined_are_evaluated_once(monkeypatch):

@@ -17,7 +17,7 @@ from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_
 from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import Frequencies, in_cycles
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.axes import Order, Target
+from positional_embeddings.arguments.axes import InputAxes, Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
@@ -51,10 +51,10 @@ class Page:
     tables: Array
     _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
-    def views(self, target: Target, space: Space, *, doubled: bool) -> tuple[Array, ...]:
+    def views(self, x_axes: InputAxes, space: Space, *, doubled: bool) -> tuple[Array, ...]:
         """Return each table with axes that broadcast against the target."""
-        kind = target.feature, target.seq, len(target.shape), doubled
-        make = partial(expand, self.doubled if doubled else self.tables, target, space)
+        kind = x_axes.feature, x_axes.seq, len(x_axes.shape), doubled
+        make = partial(expand, self.doubled if doubled else self.tables, x_axes, space)
         return get_or_make(self._views, kind, make)
 
     @cached_property
@@ -118,27 +118,27 @@ class PositionTables:
 
     def placed(
         self,
-        target: Target,
+        x_axes: InputAxes,
         positions: AnyArray | None,
         space: Space,
         name: str = "positions",
         *,
         for_heads: bool = False,
-    ) -> Target:
+    ) -> InputAxes:
         """Check the positions of an array, and return the target with their axes in it.
 
         `name` is what the caller calls them. With `for_heads` positions (seq, batch) serve an
         axis of heads * batch.
         """
         if positions is None:
-            return target
+            return x_axes
         shape = self._shape(positions, name, space)
-        heads = axes.heads_of_positions(shape, target) if for_heads else 1
-        return target.placed(shape, name, heads)
+        heads = axes.heads_of_positions(shape, x_axes) if for_heads else 1
+        return x_axes.placed(shape, name, heads)
 
     def at(
         self,
-        target: Target,
+        x_axes: InputAxes,
         positions: AnyArray | None,
         offset: int,
         space: Space,
@@ -153,30 +153,30 @@ class PositionTables:
         if positions is not None:
             if offset:
                 checks.left_out("where `positions` are given", offset=offset)
-            if target.heads > 1:
+            if x_axes.heads > 1:
                 with space.compute_context(positions):
-                    positions = axes.repeat_for_heads(positions, target.heads, space)
-            tables = self._at_positions(positions, target.order, space, doubled=doubled)
-            return expand(tables, target, space)
+                    positions = axes.repeat_for_heads(positions, x_axes.heads, space)
+            tables = self._at_positions(positions, x_axes.order, space, doubled=doubled)
+            return expand(tables, x_axes, space)
         # The length of an array of NumPy is known, and none is computed later.
-        is_numpy, seq = space.xp is np, target.seq
-        count = target.shape[seq] if is_numpy else axes.length(target, seq, target.name)
+        is_numpy, seq = space.xp is np, x_axes.seq
+        count = x_axes.shape[seq] if is_numpy else axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
-            checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
+            checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
         if not is_numpy and (space.is_compiling or space.is_chunked):
             # Computed in the graph, which then serves every offset, and holds no tables.
-            chunks = {"chunks": (target.seq_chunks,)} if space.is_chunked else {}
+            chunks = {"chunks": (x_axes.seq_chunks,)} if space.is_chunked else {}
             options = {"dtype": space.integer, "device": space.device, **chunks}
             positions = space.xp.arange(offset, stop, **options)
             positions = space.xp.broadcast_to(positions, (*self.coordinates, count))
-            return expand(self._compute(positions, target.order, space), target, space)
-        kind, on_device = (_precision(space), target.order), () if is_numpy else space.table_key
+            return expand(self._compute(positions, x_axes.order, space), x_axes, space)
+        kind, on_device = (_precision(space), x_axes.order), () if is_numpy else space.table_key
         if on_device is None:
-            return expand(self._slice(kind, offset, stop), target, space)
+            return expand(self._slice(kind, offset, stop), x_axes, space)
         page = self._page((*kind, *on_device), offset, stop, space)
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
-        return tuple(map(itemgetter(index), page.views(target, space, doubled=doubled)))
+        return tuple(map(itemgetter(index), page.views(x_axes, space, doubled=doubled)))
 
     def at_positions(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
@@ -204,21 +204,21 @@ class PositionTables:
         return self._compute(positions, order, space) if tables is None else tables
 
     def copies_at(
-        self, target: Target, positions: AnyArray | None, offset: int, space: Space
+        self, x_axes: InputAxes, positions: AnyArray | None, offset: int, space: Space
     ) -> tuple[Array, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a page."""
-        tables = self.at(target, positions, offset, space)
+        tables = self.at(x_axes, positions, offset, space)
         if positions is not None:  # made for the call
             return tables
         return tuple([space.xp.astype(t, t.dtype, copy=True) for t in tables])
 
-    def at_number(self, number: float, target: Target, space: Space) -> tuple[Array, ...]:
+    def at_number(self, number: float, x_axes: InputAxes, space: Space) -> tuple[Array, ...]:
         """Return the tables of one position for all of an array."""
         where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
         with quiet():
-            return expand(self._exact(position, "C", where), target, space)
+            return expand(self._exact(position, "C", where), x_axes, space)
 
     def _slice(self, kind: Kind, start: int, stop: int) -> Array:
         """Return the tables of the host of `start` to before `stop`, from a page of a kind."""
@@ -365,12 +365,12 @@ def _precision(space: Space) -> str:
     return "float32" if space.dtype == space.xp.float32 else "float64"
 
 
-def expand(tables: Array, target: Target, space: Space) -> tuple[Array, ...]:
+def expand(tables: Array, x_axes: InputAxes, space: Space) -> tuple[Array, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else space.xp
-    places = (0, target.feature + 1, *[axis + 1 for axis in target.positions])
-    order, index = axes.placement(places, len(target.shape) + 1)
+    places = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
+    order, index = axes.placement(places, len(x_axes.shape) + 1)
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
     if space.xp is np:
         return tuple(expanded)

@@ -153,7 +153,7 @@ def axes_of_positions(
     return axes
 
 
-def heads_of_positions(shape: tuple[Any, ...], target: "Target") -> int:
+def heads_of_positions(shape: tuple[Any, ...], target: "InputAxes") -> int:
     """Return how often positions (seq, batch) are repeated along an axis of heads * batch."""
     if (len(shape), len(target.shape), target.feature + target.seq) != (2, 3, 1):
         return 1
@@ -194,7 +194,7 @@ def placement(
 Order: TypeAlias = Literal["C", "F"]
 
 
-class Target(NamedTuple):
+class InputAxes(NamedTuple):
     """Shape and axes of the array that tables are applied to, and where its positions are."""
 
     shape: Shape
@@ -207,7 +207,7 @@ class Target(NamedTuple):
     positions: tuple[int, ...]  # the axes that positions have
     heads: int = 1  # for which positions (seq, batch) are repeated
 
-    def placed(self, shape: Shape, name: str, heads: int = 1) -> "Target":
+    def placed(self, shape: Shape, name: str, heads: int = 1) -> "InputAxes":
         """Return the target of positions of a shape, repeated for heads, after checking it."""
         if heads > 1:
             shape = (*shape[:-1], heads * shape[-1])
@@ -215,7 +215,7 @@ class Target(NamedTuple):
         return self._replace(positions=own, heads=heads)
 
 
-def target_of(
+def input_axes(
     x: Array,
     space: Space,
     layer: Any,
@@ -223,7 +223,7 @@ def target_of(
     name: str = "x",
     *,
     complex_pairs: bool = False,
-) -> Target:
+) -> InputAxes:
     """Check an array with the features of a layer on its axes, and return where these are.
 
     `size_name` is the field of the layer with the number of features. With `complex_pairs` a
@@ -243,7 +243,7 @@ def target_of(
     strides = space.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     order: Order = "F" if is_inner else "C"
-    return Target(shape, feature, seq, order, name, space.chunks(x)[seq], (seq,))
+    return InputAxes(shape, feature, seq, order, name, space.chunks(x)[seq], (seq,))
 
 
 def align_axes(

@@ -21,7 +21,7 @@ _SHORT = 64
 _FAR = 2**40
 
 
-class OnHost(NamedTuple):
+class HostPositions(NamedTuple):
     """Positions of queries and keys, (position, batch or 1), whose values the host knows."""
 
     queries: HostArray
@@ -30,7 +30,7 @@ class OnHost(NamedTuple):
     has_empty: bool  # whether a key position is below 0
 
     @classmethod
-    def of(cls, queries: HostArray, keys: HostArray) -> "OnHost":
+    def of(cls, queries: HostArray, keys: HostArray) -> "HostPositions":
         """Return what is known of positions."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
@@ -40,12 +40,12 @@ class OnHost(NamedTuple):
         return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
 
-class Positions(NamedTuple):
+class GivenPositions(NamedTuple):
     """Positions of queries and of keys, (position, batch or 1)."""
 
     queries: Array
     keys: Array
-    on_host: OnHost | None = None
+    on_host: HostPositions | None = None
     sequences: int | None = None  # number of all, if it is known
     slots: Slots | None = None  # of the cache, if a step has them
 
@@ -82,7 +82,9 @@ class Positions(NamedTuple):
         """Return the position of the first of consecutive queries, if keys count from 0."""
         return None if self.on_host is None else self.on_host.first
 
-    def with_ring_mask(self, rules: Any, space: Space) -> tuple[Any, "Consecutive | Positions"]:
+    def with_ring_mask(
+        self, rules: Any, space: Space
+    ) -> tuple[Any, "Consecutive | GivenPositions"]:
         """Return rules with what a ring hides, and where the queries and the keys are.
 
         The rules have a mask in any case, so that values that are not finite have one rule.
@@ -196,7 +198,7 @@ def _check_fits_ring(mask: Mask, window: int, sinks: int) -> None:
 
 def positions_of(
     q: Array, k: Array, positions: Array, key_positions: Array, where: tuple[int, int], space: Space
-) -> Positions:
+) -> GivenPositions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
@@ -215,9 +217,12 @@ def positions_of(
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         what = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    found, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
+    found, on_host = (
+        GivenPositions(queries, keys),
+        [space.values_on_host(x) for x in (queries, keys)],
+    )
     if all(values is not None and values.size > 0 for values in on_host):
-        found = found._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
+        found = found._replace(on_host=HostPositions.of(*on_host))  # type: ignore[arg-type]
     return found._replace(sequences=found.batch) if found.batch > 1 else found
 
 

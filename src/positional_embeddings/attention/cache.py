@@ -14,7 +14,7 @@ from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.kept import get_or_make, signature_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import OnHost, Positions
+from positional_embeddings.attention.at_positions import GivenPositions, HostPositions
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
 from positional_embeddings.attention.store import Branch, BufferAxes, Update, WritePlan, advance
 from positional_embeddings.masks.mask import frozen_integers
@@ -301,7 +301,7 @@ class KVCache(_Value):
             keys.T,
             np,
             space,
-            _on_host=OnHost(queries, keys, first, has_empty=False),
+            _on_host=HostPositions(queries, keys, first, has_empty=False),
             _is_joined=False,
             _writes=(Write(0, first, 0, stop - first),),
             _source=None,
@@ -361,7 +361,7 @@ class KVCache(_Value):
             keys,
             new.xp,
             new.space,
-            _on_host=OnHost.of(queries.T, keys.T) if is_known else None,
+            _on_host=HostPositions.of(queries.T, keys.T) if is_known else None,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
@@ -533,7 +533,7 @@ class KVStep(MadeByCache, _Value):
     _writes: tuple[Write, ...] | None = field(init=False)
     _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
-    _on_host: OnHost | None = field(default=None, init=False, compare=False)
+    _on_host: HostPositions | None = field(default=None, init=False, compare=False)
     # What moves, and what attends, by the forms of calls with arrays of NumPy.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
     # What it needs and stores, where the host knows the numbers.
@@ -688,7 +688,7 @@ class KVStep(MadeByCache, _Value):
                 raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
         return indices
 
-    def _positions_for(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
+    def _positions_for(self, q: Array, k: Array, seq: int, space: Space) -> GivenPositions:
         """Return the positions of queries and keys in an attention, for as many as these are."""
         cache, queries, keys = self._cache, self.positions, self.key_positions
         if cache._is_batch_first:
@@ -701,7 +701,7 @@ class KVStep(MadeByCache, _Value):
                 raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if space.is_compiling else self._on_host
-        return Positions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
+        return GivenPositions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
 
 
 def is_sequence(numbers: Any) -> bool:

@@ -11,7 +11,7 @@ from positional_embeddings.attention import cublas
 from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, Block, launch
 from positional_embeddings.attention.plan import batch_lengths, pack_ranges
 from positional_embeddings.attention.scores import ScoreSpec
-from positional_embeddings.masks.mask import AnyMask, Mask
+from positional_embeddings.masks.mask import Mask, OrMask
 from positional_embeddings.masks.points import Consecutive, Window
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
@@ -144,7 +144,7 @@ def _products(
 
 def _window(mask: object) -> Window | None:
     """Return how many keys before and after its own position a query sees, if that is all."""
-    masks = mask.masks if isinstance(mask, AnyMask) else (mask,)
+    masks = mask.masks if isinstance(mask, OrMask) else (mask,)
     windows = [part._window() if isinstance(part, Mask) else None for part in masks]
     if None in windows:
         return None

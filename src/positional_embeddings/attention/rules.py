@@ -9,7 +9,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import Positions, positions_of
+from positional_embeddings.attention.at_positions import GivenPositions, positions_of
 from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
@@ -96,7 +96,7 @@ class Rules(NamedTuple):
 
     def checked_positions(
         self, arrays: dict[str, Array], axes: tuple[int, int], space: Space
-    ) -> Positions | None:
+    ) -> GivenPositions | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:

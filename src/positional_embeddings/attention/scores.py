@@ -9,7 +9,7 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import Positions
+from positional_embeddings.attention.at_positions import GivenPositions
 from positional_embeddings.attention.layout import (
     ArraySpec,
     LayoutKey,
@@ -38,7 +38,7 @@ class ScoreSpec(NamedTuple):
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    positions: Consecutive | Positions  # where queries and keys are, for a `Mask` or a `Bias`
+    positions: Consecutive | GivenPositions  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
     seen: Span  # ranges of keys outside of which no query sees any
@@ -209,7 +209,7 @@ def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSp
     check_axis_counts(arrays)
     rules, options = rules.checked(space), options.checked(arrays)
     positions = rules.checked_positions(arrays, axes, space)
-    at: Consecutive | Positions | None = None
+    at: Consecutive | GivenPositions | None = None
     if positions is not None:
         rules, at = positions.with_ring_mask(rules, space)
     key = LayoutKey(

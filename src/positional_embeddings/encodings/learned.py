@@ -341,13 +341,13 @@ class LearnedPE(weights.ArrayDataclass):
         """Check an array; return its space, the columns at an offset, and the axes of the table."""
         arrays = namespace.drop_none(positions=positions)
         space = space_of(**{name: x}, **arrays, embeddings=self.embeddings)
-        target = axes.target_of(x, space, self, "embedding_size", name)
-        feature, seq = target.feature, target.seq
+        x_axes = axes.input_axes(x, space, self, "embedding_size", name)
+        feature, seq = x_axes.feature, x_axes.seq
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
-            target = target.placed(tuple(positions.shape), "positions")
-            return space, slice(None), [feature, *target.positions]
+            x_axes = x_axes.placed(tuple(positions.shape), "positions")
+            return space, slice(None), [feature, *x_axes.positions]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return space, slice(offset, offset + size), [feature, seq]

@@ -304,9 +304,9 @@ class AbsolutePE(checks.CheckedDataclass):
         """
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(x=x, **namespace.drop_none(positions=positions))
-        target = axes.target_of(x, space, self, "embedding_size")
-        target = self._tables.placed(target, positions, space)
-        (encoding,) = self._tables.at(target, positions, offset, space)
+        x_axes = axes.input_axes(x, space, self, "embedding_size")
+        x_axes = self._tables.placed(x_axes, positions, space)
+        (encoding,) = self._tables.at(x_axes, positions, offset, space)
         encoded = add_wide(x, encoding, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
@@ -348,9 +348,9 @@ class AbsolutePE(checks.CheckedDataclass):
         """
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(like=like, **namespace.drop_none(positions=positions))
-        target = axes.target_of(like, space, self, "embedding_size", "like")
-        target = self._tables.placed(target, positions, space)
-        (encoding,) = self._tables.copies_at(target, positions, offset, space)
+        x_axes = axes.input_axes(like, space, self, "embedding_size", "like")
+        x_axes = self._tables.placed(x_axes, positions, space)
+        (encoding,) = self._tables.copies_at(x_axes, positions, offset, space)
         return encoding  # type: ignore[no-any-return]
 
     @property

@@ -187,10 +187,10 @@ class Mask(ArrayDataclass):
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: object) -> Any:
-        return _combine(AnyMask, self, other)
+        return _combine(OrMask, self, other)
 
     def __and__(self, other: object) -> Any:
-        return _combine(AllMask, self, other)
+        return _combine(AndMask, self, other)
 
     __ror__, __rand__ = __or__, __and__  # of what is no mask, which is refused
 
@@ -295,7 +295,7 @@ class Mask(ArrayDataclass):
 
 
 @dataclass(frozen=True, repr=False)
-class _Combined(Mask):
+class _Compound(Mask):
     """Base of masks that are made of others."""
 
     masks: tuple[Mask, ...] = field(metadata={"part": True})  # leaves of JAX's pytrees
@@ -330,7 +330,7 @@ class _Combined(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class AnyMask(_Combined):
+class OrMask(_Compound):
     """What any of some masks hides: the result of ``|``."""
 
     def _hides(self, q: Points, k: Points) -> Array:
@@ -352,7 +352,7 @@ class AnyMask(_Combined):
         for mask in self.masks:
             if mask._split_lists()[0] is mask:
                 others = tuple(other for other in self.masks if other is not mask)
-                return mask, AnyMask(others) if others else None
+                return mask, OrMask(others) if others else None
         return None, self
 
     def __repr__(self) -> str:
@@ -360,7 +360,7 @@ class AnyMask(_Combined):
 
 
 @dataclass(frozen=True, repr=False)
-class AllMask(_Combined):
+class AndMask(_Compound):
     """What all of some masks hide: the result of ``&``."""
 
     def _hides(self, q: Points, k: Points) -> Array:
@@ -371,11 +371,11 @@ class AllMask(_Combined):
         return Reach(unite(sum(by_any, ())), unite(sum(by_all, ())))
 
     def __repr__(self) -> str:
-        return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
+        return " & ".join(f"({m!r})" if isinstance(m, OrMask) else repr(m) for m in self.masks)
 
 
 @dataclass(frozen=True, repr=False)
-class NotMask(_Combined):
+class NotMask(_Compound):
     """What a mask does not hide: the result of ``~``."""
 
     def _hides(self, q: Points, k: Points) -> Array:
@@ -390,7 +390,7 @@ class NotMask(_Combined):
 
     def __repr__(self) -> str:
         (mask,) = self.masks
-        return f"~({mask!r})" if isinstance(mask, AnyMask | AllMask) else f"~{mask!r}"
+        return f"~({mask!r})" if isinstance(mask, OrMask | AndMask) else f"~{mask!r}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -461,7 +461,7 @@ def integers_of_list(name: str, numbers: Any) -> HostArray:
     return array if array.size else array.astype(np.int64)
 
 
-def _combine(kind: type[_Combined], mask: Mask, other: object) -> Any:
+def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
     """Return two masks as one, in which the parts of one of the same kind take its place."""
     if isinstance(other, Mask):
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))

@@ -259,9 +259,9 @@ class RoPE(checks.CheckedDataclass):
         """Check the arrays of a call, and return what rotates `x`."""
         key = call_key(x, out, positions)
         rotation = self._tables.rotations.get(key) or self._plan(key, x, positions, out=out)
-        space, target = rotation.space, rotation.target
+        space, x_axes = rotation.space, rotation.x_axes
         doubled = rotation.kernel is rotate_doubled
-        cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
+        cos, sin = self._tables.at(x_axes, positions, offset, space, doubled=doubled)
         return partial(rotate, cos=cos, sin=sin, rotation=rotation)
 
     def _plan(
@@ -269,10 +269,10 @@ class RoPE(checks.CheckedDataclass):
     ) -> RotationPlan:
         """Check the arrays of a call, and return how it rotates."""
         space = space_of(x=x, **namespace.drop_none(**{name: positions, "out": out}))
-        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
-        target = self._tables.placed(target, positions, space, name, for_heads=True)
+        x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
+        x_axes = self._tables.placed(x_axes, positions, space, name, for_heads=True)
         others = () if positions is None else (positions,)
-        rotation = plan_rotation(target, self, space, x, out, *others)
+        rotation = plan_rotation(x_axes, self, space, x, out, *others)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             keep(self._tables.rotations, key, rotation)
@@ -371,15 +371,15 @@ class RoPE(checks.CheckedDataclass):
         number = _checked_shift(delta) if is_number else 0
         if not (is_number or delta.shape):  # one for all positions
             space = space_of(x=x, delta=delta)
-            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
-            seq_len = axes.length(x, target.seq)
+            x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
+            seq_len = axes.length(x, x_axes.seq)
             delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
         rotation = self._plan(None, x, None if is_number else delta, "delta")
-        space, target = rotation.space, rotation.target
+        space, x_axes = rotation.space, rotation.x_axes
         if is_number:
-            cos, sin = self._tables.at_number(number, target, space)
+            cos, sin = self._tables.at_number(number, x_axes, space)
         else:
-            cos, sin = self._tables.at(target, delta, 0, space)
+            cos, sin = self._tables.at(x_axes, delta, 0, space)
         return rotate(x, cos, sin, rotation, divisor=self.attention_factor)
 
     @classmethod

@@ -159,48 +159,48 @@ def _alignment_of(
 
 def _align_tables(cos: Array, sin: Array, plan: "RotationPlan", out: Array) -> tuple[Array, Array]:
     """Return tables with the axes of `x`, in the dtype that it is rotated in."""
-    space, target = plan.space, plan.target
+    space, x_axes = plan.space, plan.x_axes
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
-    cos = cos if target.cos_index is ... else cos[target.cos_index]
-    sin = sin if target.sin_index is ... else sin[target.sin_index]
+    cos = cos if x_axes.cos_index is ... else cos[x_axes.cos_index]
+    sin = sin if x_axes.sin_index is ... else sin[x_axes.sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
         with space.compute_context(cos):
             cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
-    if target.shape is not None:
-        cos, sin = (space.xp.broadcast_to(table, target.shape) for table in (cos, sin))
+    if x_axes.shape is not None:
+        cos, sin = (space.xp.broadcast_to(table, x_axes.shape) for table in (cos, sin))
     return cos, sin
 
 
 def _align_table(
-    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], axis: int
+    name: str, shape: tuple[Any, ...], x_shape: tuple[Any, ...], axis: int
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return the index that gives a table the axes of the pairs that it lacks, and its shape then.
 
     They are put on the side away from the features. The index is `...` if no axis is lacking.
     """
-    lacking, aligned = len(target) - len(shape), shape
+    lacking, aligned = len(x_shape) - len(shape), shape
     index: Any = ...
     if lacking > 0 and sum(n != 1 for n in shape) > 2:
         # Which axis of `x` the third one belongs to would be a guess.
-        what = f"have at most 2 axes that are not 1, or all {len(target)} of `x`"
+        what = f"have at most 2 axes that are not 1, or all {len(x_shape)} of `x`"
         came = f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]"
         raise wrong_value(name, what, came)
     if lacking > 0 and shape and axis == 0:
         aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
-    elif lacking > 0 and shape and axis == len(target) - 1:
+    elif lacking > 0 and shape and axis == len(x_shape) - 1:
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
-    pairs = target[axis]
+    pairs = x_shape[axis]
     meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
-    are_last = axis == 0 and bool(shape) and shape[-1] * 2 == target[-1]
+    are_last = axis == 0 and bool(shape) and shape[-1] * 2 == x_shape[-1]
     hint = " Pass feature_axis=-1 if features are last." * are_last
-    checks.broadcasts(name, aligned, target, meaning, shape, hint)
+    checks.broadcasts(name, aligned, x_shape, meaning, shape, hint)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
     return index, aligned
 
 
-# What rotates `x` into `out`: called with x, cos, sin, out, the `Rotation`, and the sign of the
+# What rotates `x` into `out`: called with x, cos, sin, out, the `RotationPlan`, and the sign of the
 # angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
 Rotator = Callable[..., None]
 
@@ -212,7 +212,7 @@ class RotationPlan(NamedTuple):
     axis: int  # of the features
     layout: str
     kernel: Rotator | None  # None if the result cannot be written part by part
-    target: Any = None  # where positions are, an `axes.Target`; how tables fit, a `Alignment`
+    x_axes: Any = None  # where positions are, an `axes.Target`; how tables fit, a `Alignment`
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -234,7 +234,7 @@ def check_installed() -> None:
 
 
 def plan_rotation(
-    target: Any, options: Any, space: Space, x: Array, out: Array, *others: Array
+    x_axes: Any, options: Any, space: Space, x: Array, out: Array, *others: Array
 ) -> RotationPlan:
     """Check `out`, and return how a call rotates, whose other arrays have been checked.
 
@@ -242,8 +242,8 @@ def plan_rotation(
     """
     if out is not None:
         checks.output(out, x, space)
-    rotator = rotator_for(x, target.feature, options, space, *others, out=out)
-    return RotationPlan(space, target.feature, options.layout, rotator, target)
+    rotator = rotator_for(x, x_axes.feature, options, space, *others, out=out)
+    return RotationPlan(space, x_axes.feature, options.layout, rotator, x_axes)
 
 
 def rotator_for(

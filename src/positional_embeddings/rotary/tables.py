@@ -103,30 +103,30 @@ class RotaryTables(ArrayDataclass):
             return rotator
         tables = self.cos_sin
         space = space_of(x=x, tables=tables, **drop_none(out=out))
-        target = self._target(x, space)
-        rotation = plan_rotation(target, self.rope, space, x, out, tables)
+        x_axes = self._target(x, space)
+        rotation = plan_rotation(x_axes, self.rope, space, x, out, tables)
         with space.compute_context(x):
             tables = space.astype(tables, space.dtype)
-            tables = axes.repeat_for_heads(tables, target.heads, space)
-            cos, sin = expand(tables, target, space)
+            tables = axes.repeat_for_heads(tables, x_axes.heads, space)
+            cos, sin = expand(tables, x_axes, space)
         if rotation.kernel is rotate_doubled:
-            cos, sin = double_tables(cos, sin, target.feature)
+            cos, sin = double_tables(cos, sin, x_axes.feature)
         rotator = partial(rotate, cos=cos, sin=sin, rotation=rotation)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
             keep(self._plans, key, rotator)
         return rotator
 
-    def _target(self, x: Array, space: Space) -> axes.Target:
+    def _target(self, x: Array, space: Space) -> axes.InputAxes:
         """Check an array, and return where the features and the positions of the tables are."""
-        target = axes.target_of(x, space, self.rope, "head_size", complex_pairs=True)
+        x_axes = axes.input_axes(x, space, self.rope, "head_size", complex_pairs=True)
         if space.dtype != self.cos_sin.dtype and space.dtype == space.xp.float64:
             came = dtypes.dtype_name(x.dtype)
             hint = " Make tables with dtype= of `x`."
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         shape = tuple(self.cos_sin.shape)[2:]
-        heads = axes.heads_of_positions(shape, target)
-        return target.placed(shape, "positions", heads)
+        heads = axes.heads_of_positions(shape, x_axes)
+        return x_axes.placed(shape, "positions", heads)
 
     def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]

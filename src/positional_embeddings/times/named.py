@@ -238,12 +238,7 @@ class Auto:
         return [*chain.from_iterable(each)]
 
 
-ENCODINGS: dict[str, Any] = {
-    "auto": Auto,
-    "cyclic": Cyclic,
-    "fourier": Fourier,
-    "spherical": Spherical,
-}
+ENCODINGS: Any = {"auto": Auto, "cyclic": Cyclic, "fourier": Fourier, "spherical": Spherical}
 
 
 def _waves(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Array:
