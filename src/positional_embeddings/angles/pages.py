@@ -102,7 +102,7 @@ class PositionTables:
     # The pages of each kind, the latest used first: they are replaced in one step.
     _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # How the layer rotates arrays of NumPy or CuPy, by their forms.
-    rotations: dict[Any, Any] = field(default_factory=dict, init=False)
+    plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)

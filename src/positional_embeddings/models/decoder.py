@@ -30,6 +30,7 @@ from positional_embeddings.attention.store import COPY, Branch, WritePlan, advan
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.rotary.rotate import rotate
 
 # From queries and keys to both as they are stored.
 Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
@@ -526,15 +527,15 @@ def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.four_axes(rope))
-    rotator = rope._bind(np.concat([q, k], axis=axis), None, at)
+    plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
-    def rotate(q: Array, k: Array) -> tuple[Array, Array]:
-        both = rotator(np.concat([q, k], axis=axis))
+    def rotate_both(q: Array, k: Array) -> tuple[Array, Array]:
+        both = rotate(np.concat([q, k], axis=axis), cos, sin, plan)
         return both[queries], both[keys]
 
-    return rotate
+    return rotate_both
 
 
 def _buffers(

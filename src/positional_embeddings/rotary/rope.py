@@ -7,7 +7,6 @@ scalar product of two rotated vectors depends on the distance of their positions
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from os import PathLike
 from typing import Annotated, Any, Literal
 
@@ -252,17 +251,18 @@ class RoPE(checks.CheckedDataclass):
         inverse = checks.boolean("inverse", inverse)
         # The tables hold the attention factor once, and rotating back divides by it.
         divisor = self.attention_factor**2 if inverse else 1.0
-        rotator = self._bind(x, positions, offset, out)
-        return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
+        plan, cos, sin = self._prepare(x, positions, offset, out)
+        return rotate(x, cos, sin, plan, inverse=inverse, divisor=divisor, out=out)
 
-    def _bind(self, x: Array, positions: Array, offset: int, out: Array = None) -> Any:
-        """Check the arrays of a call, and return what rotates `x`."""
+    def _prepare(
+        self, x: Array, positions: Array, offset: int, out: Array = None
+    ) -> tuple[RotationPlan, Array, Array]:
+        """Check the arrays of a call, and return how it rotates, and by what."""
         key = call_key(x, out, positions)
-        rotation = self._tables.rotations.get(key) or self._plan(key, x, positions, out=out)
-        space, x_axes = rotation.space, rotation.x_axes
-        doubled = rotation.kernel is rotate_doubled
-        cos, sin = self._tables.at(x_axes, positions, offset, space, doubled=doubled)
-        return partial(rotate, cos=cos, sin=sin, rotation=rotation)
+        plan = self._tables.plans.get(key) or self._plan(key, x, positions, out=out)
+        doubled = plan.kernel is rotate_doubled
+        cos, sin = self._tables.at(plan.x_axes, positions, offset, plan.space, doubled=doubled)
+        return plan, cos, sin
 
     def _plan(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
@@ -272,11 +272,11 @@ class RoPE(checks.CheckedDataclass):
         x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
         x_axes = self._tables.placed(x_axes, positions, space, name, for_heads=True)
         others = () if positions is None else (positions,)
-        rotation = plan_rotation(x_axes, self, space, x, out, *others)
+        plan = plan_rotation(x_axes, self, space, x, out, *others)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
-            keep(self._tables.rotations, key, rotation)
-        return rotation
+            keep(self._tables.plans, key, plan)
+        return plan
 
     def tables(
         self,
@@ -374,13 +374,13 @@ class RoPE(checks.CheckedDataclass):
             x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
             seq_len = axes.length(x, x_axes.seq)
             delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
-        rotation = self._plan(None, x, None if is_number else delta, "delta")
-        space, x_axes = rotation.space, rotation.x_axes
+        plan = self._plan(None, x, None if is_number else delta, "delta")
+        space, x_axes = plan.space, plan.x_axes
         if is_number:
             cos, sin = self._tables.at_number(number, x_axes, space)
         else:
             cos, sin = self._tables.at(x_axes, delta, 0, space)
-        return rotate(x, cos, sin, rotation, divisor=self.attention_factor)
+        return rotate(x, cos, sin, plan, divisor=self.attention_factor)
 
     @classmethod
     def from_hf_config(

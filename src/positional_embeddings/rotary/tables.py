@@ -1,8 +1,6 @@
 """Cosine and sine of a step's positions, made once for the queries and keys of all layers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from positional_embeddings.angles.pages import expand
@@ -45,7 +43,7 @@ class RotaryTables(ArrayDataclass):
     rope: Any
     cos_sin: Any = array_field()
     # By the forms of arrays of NumPy or CuPy what rotates them, by these tables.
-    _plans: dict[Any, Callable[..., Any]] = field(init=False, repr=False, compare=False)
+    _plans: dict[Any, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
@@ -92,32 +90,30 @@ class RotaryTables(ArrayDataclass):
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
-        rotator = self._bind(x, out)
-        return rotator(x, inverse=inverse, divisor=divisor, out=out)  # type: ignore[no-any-return]
+        plan, cos, sin = self._prepare(x, out)
+        return rotate(x, cos, sin, plan, inverse=inverse, divisor=divisor, out=out)
 
-    def _bind(self, x: Array, out: Array = None) -> Callable[..., Any]:
-        """Check an array, and return what rotates arrays of its form."""
+    def _prepare(self, x: Array, out: Array = None) -> tuple[Any, Array, Array]:
+        """Check an array, and return how arrays of its form are rotated, and by what."""
         key = call_key(x, out)
-        rotator = self._plans.get(key)
-        if rotator is not None:
-            return rotator
+        if key in self._plans:
+            return self._plans[key]  # type: ignore[no-any-return]
         tables = self.cos_sin
         space = space_of(x=x, tables=tables, **drop_none(out=out))
-        x_axes = self._target(x, space)
-        rotation = plan_rotation(x_axes, self.rope, space, x, out, tables)
+        x_axes = self._input_axes(x, space)
+        plan = plan_rotation(x_axes, self.rope, space, x, out, tables)
         with space.compute_context(x):
             tables = space.astype(tables, space.dtype)
             tables = axes.repeat_for_heads(tables, x_axes.heads, space)
             cos, sin = expand(tables, x_axes, space)
-        if rotation.kernel is rotate_doubled:
+        if plan.kernel is rotate_doubled:
             cos, sin = double_tables(cos, sin, x_axes.feature)
-        rotator = partial(rotate, cos=cos, sin=sin, rotation=rotation)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
-            keep(self._plans, key, rotator)
-        return rotator
+            keep(self._plans, key, (plan, cos, sin))
+        return plan, cos, sin
 
-    def _target(self, x: Array, space: Space) -> axes.InputAxes:
+    def _input_axes(self, x: Array, space: Space) -> axes.InputAxes:
         """Check an array, and return where the features and the positions of the tables are."""
         x_axes = axes.input_axes(x, space, self.rope, "head_size", complex_pairs=True)
         if space.dtype != self.cos_sin.dtype and space.dtype == space.xp.float64:
