@@ -118,7 +118,7 @@ TYPE_ERRORS = {
     "FourierFeatures.octaves(3).shift(zeros(6), 'far')": "`by` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got str.",
     "FourierFeatures.octaves(3).bind(zeros(6, int), zeros(6))": "`a` must have a real floating-point dtype, got int64.",
     "FourierFeatures.octaves(3).decode(zeros(6), ('low', 'high'))": "`bounds` must be numbers, in lists or an array of NumPy, got ('low', 'high').",
-    "spherical_encoding(zeros(2), zeros(2))": "`degree` must be given without a `kernel`, got None.",
+    "spherical_encoding(zeros(2), zeros(2))": "`degree` must be given without a `kernel`, got None. Pass degree=6, or a `kernel` and its `length_scale`.",
     "days_since(zeros(2))": "`x` must hold dates alone, or spans of time alone, got 0.0.",
     "days_since('2024-01-01')": "`x` must hold dates alone, or spans of time alone, got '2024-01-01'. Convert dates, as with pandas.to_datetime.",
     "days_since([week[0], week[1] - week[0]])": "`x` must hold dates alone, or spans of time alone, got np.timedelta64(1,'D').",

@@ -184,7 +184,8 @@ def spherical_encoding(
         without = "without a `kernel`"
         checks.left_out(without, length_scale=length_scale, nu=nu, tolerance=tolerance)
         if degree is None:
-            raise wrong_type("degree", "be given without a `kernel`", "None")
+            hint = " Pass degree=6, or a `kernel` and its `length_scale`."
+            raise wrong_type("degree", "be given without a `kernel`", "None", hint)
     else:
         spectrum = sphere_kernels.spectrum_of(kernel, length_scale, length_unit, nu)
         if degree is None:
