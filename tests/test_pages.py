@@ -188,6 +188,14 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
     assert all(f"\n   {page.stem}\n" in index for page in tmp_path.glob("*.rst"))
 
 
+def test_private_names_in_the_steps_of_contributing_are_there():
+    text = (README.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`(_[a-z]\w+)`", text))
+    code = "".join(f.read_text(encoding="utf-8") for f in (README.parent / "src").rglob("*.py"))
+    assert names
+    assert {name for name in names if f"def {name}(" not in code} == set()
+
+
 def test_the_front_door_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 175
 

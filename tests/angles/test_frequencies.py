@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from positional_embeddings import AbsolutePE, RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings.angles import cos_sin as angles
-from positional_embeddings.angles import exact, pages
+from positional_embeddings.angles import cupy_kernel, pages
 from positional_embeddings.angles.frequencies import geometric_frequencies
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
@@ -300,7 +300,7 @@ def test_sums_that_are_half_a_cycle(by_quadrant, largest):
 def test_frequencies_in_fixed_point():
     """Two parts of 32 bits and a remainder are a frequency without whole cycles."""
     frequencies = geometric_frequencies(8, 1e6, 700.0)
-    upper, lower, rests, rounded, left = exact._in_fixed_point(frequencies)
+    upper, lower, rests, rounded, left = cupy_kernel._in_fixed_point(frequencies)
     for i, text in enumerate(frequencies.split()):
         cycles = Fraction(text)
         assert 0 <= upper[i] < 2**32
@@ -455,7 +455,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
             got = cos_sin(positions, rope._tables.frequencies, np.float64)
             np.testing.assert_allclose(got[0], plain[0])
     finally:
-        exact.kernel_of.cache_clear()
+        cupy_kernel.kernel_of.cache_clear()
 
 
 def test_kernels_make_tables_that_are_arranged(monkeypatch):
@@ -470,7 +470,7 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
         got = features_last(x.T.copy(), positions=positions)
         np.testing.assert_allclose(got, wanted.T, atol=3e-16)
     finally:
-        exact.kernel_of.cache_clear()
+        cupy_kernel.kernel_of.cache_clear()
 
 
 def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
@@ -486,9 +486,9 @@ def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
             cos, sin = rope._tables._compute(positions, "C", space_of(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
-            parts.append(exact.frequency_parts(rope._tables.frequencies, space_of(x=x)))
+            parts.append(cupy_kernel.frequency_parts(rope._tables.frequencies, space_of(x=x)))
     finally:
-        exact.kernel_of.cache_clear()
+        cupy_kernel.kernel_of.cache_clear()
     assert parts[0] is parts[2] is not parts[1]
 
 
@@ -534,4 +534,4 @@ def test_the_kernel_of_sums_gets_parts_and_points(monkeypatch, kind, factor):
         assert got.shape == (6, 3, 4)
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-15)
     finally:
-        exact.sum_kernel_of.cache_clear()
+        cupy_kernel.sum_kernel_of.cache_clear()

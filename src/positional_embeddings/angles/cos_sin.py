@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import cache
 from math import pi, prod
 
-from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.angles.cupy_kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts

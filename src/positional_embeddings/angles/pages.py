@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
-from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.angles.cupy_kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import Frequencies, in_cycles
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import InputAxes, Order
@@ -52,7 +52,7 @@ class Page:
     _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
     def views(self, x_axes: InputAxes, space: Space, *, doubled: bool) -> tuple[Array, ...]:
-        """Return each table with axes that broadcast against the target."""
+        """Return each table with axes that broadcast against the input."""
         kind = x_axes.feature, x_axes.seq, len(x_axes.shape), doubled
         make = partial(expand, self.doubled if doubled else self.tables, x_axes, space)
         return get_or_make(self._views, kind, make)
@@ -125,7 +125,7 @@ class PositionTables:
         *,
         for_heads: bool = False,
     ) -> InputAxes:
-        """Check the positions of an array, and return the target with their axes in it.
+        """Check the positions of an array, and return `x_axes` with theirs.
 
         `name` is what the caller calls them. With `for_heads` positions (seq, batch) serve an
         axis of heads * batch.
@@ -133,7 +133,7 @@ class PositionTables:
         if positions is None:
             return x_axes
         shape = self._shape(positions, name, space)
-        heads = axes.heads_of_positions(shape, x_axes) if for_heads else 1
+        heads = axes.repeats_of_positions(shape, x_axes) if for_heads else 1
         return x_axes.placed(shape, name, heads)
 
     def at(
@@ -147,15 +147,15 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        Positions are those that the target was `placed` for. With `doubled`, for NumPy arrays,
+        Positions are those that `x_axes` were `placed` for. With `doubled`, for NumPy arrays,
         tables that are kept are `Page.doubled`.
         """
         if positions is not None:
             if offset:
                 checks.left_out("where `positions` are given", offset=offset)
-            if x_axes.heads > 1:
+            if x_axes.repeats > 1:
                 with space.compute_context(positions):
-                    positions = axes.repeat_for_heads(positions, x_axes.heads, space)
+                    positions = axes.repeat_for_heads(positions, x_axes.repeats, space)
             tables = self._at_positions(positions, x_axes.order, space, doubled=doubled)
             return expand(tables, x_axes, space)
         # The length of an array of NumPy is known, and none is computed later.
@@ -233,9 +233,9 @@ class PositionTables:
                 if i > 0:
                     self._pages[kind] = (page, *pages[:i], *pages[i + 1 :])
                 return page
-        return self._add(kind, start, stop, space)
+        return self._make_page(kind, start, stop, space)
 
-    def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
+    def _make_page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
         start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
         stop = min(
@@ -366,7 +366,7 @@ def _precision(space: Space) -> str:
 
 
 def expand(tables: Array, x_axes: InputAxes, space: Space) -> tuple[Array, ...]:
-    """Return each table, of NumPy or the library, with axes that broadcast against the target."""
+    """Return each table, of NumPy or the library, with axes that broadcast against the input."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else space.xp
     places = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])

@@ -153,11 +153,11 @@ def axes_of_positions(
     return axes
 
 
-def heads_of_positions(shape: tuple[Any, ...], target: "InputAxes") -> int:
+def repeats_of_positions(shape: tuple[Any, ...], x_axes: "InputAxes") -> int:
     """Return how often positions (seq, batch) are repeated along an axis of heads * batch."""
-    if (len(shape), len(target.shape), target.feature + target.seq) != (2, 3, 1):
+    if (len(shape), len(x_axes.shape), x_axes.feature + x_axes.seq) != (2, 3, 1):
         return 1
-    batch, whole = shape[-1], target.shape[-1]
+    batch, whole = shape[-1], x_axes.shape[-1]
     is_known = checks.is_known(batch) and checks.is_known(whole)
     return whole // batch if is_known and batch > 1 and whole % batch == 0 else 1
 
@@ -205,14 +205,14 @@ class InputAxes(NamedTuple):
     name: str
     seq_chunks: Shape  # lengths of the chunks of the sequence
     positions: tuple[int, ...]  # the axes that positions have
-    heads: int = 1  # for which positions (seq, batch) are repeated
+    repeats: int = 1  # of positions (seq, batch) on an axis of heads * batch
 
-    def placed(self, shape: Shape, name: str, heads: int = 1) -> "InputAxes":
-        """Return the target of positions of a shape, repeated for heads, after checking it."""
-        if heads > 1:
-            shape = (*shape[:-1], heads * shape[-1])
+    def placed(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
+        """Return the axes with those of positions of a shape, after checking it."""
+        if repeats > 1:
+            shape = (*shape[:-1], repeats * shape[-1])
         own = axes_of_positions(shape, self.shape, self.feature, self.seq, name)
-        return self._replace(positions=own, heads=heads)
+        return self._replace(positions=own, repeats=repeats)
 
 
 def input_axes(

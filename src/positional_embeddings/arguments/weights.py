@@ -43,7 +43,7 @@ class ArrayDataclass(checks.CheckedDataclass):
     def __getstate__(self) -> dict[str, object]:
         """Return the fields for copies and pickles, without the plans of calls."""
         state = dict(vars(self))
-        return state | {"_plans": {}} if "_plans" in state else state
+        return state | {name: {} for name in ("_plans", "_last") if name in state}
 
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and not f.metadata.get("array"))  # type: ignore[arg-type]

@@ -347,11 +347,11 @@ def attention_weights(
 
 def prepare_in_step(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> PreparedCall:
     """Do what `prepare` does in the step of a cache, which has a plan for each form of call."""
-    form = _key(q, k, v, rules, options)
-    if form is None:
+    key = _cache_key(q, k, v, rules, options)
+    if key is None:
         return prepare(q, k, v, rules, options)
     find = partial(prepare, q, k, v, rules, options, is_kept=True)
-    spec, algorithm = get_or_make(rules.positions._plans, form, find)
+    spec, algorithm = get_or_make(rules.positions._plans, key, find)
     return spec.with_sinks(rules.sinks), algorithm
 
 
@@ -371,20 +371,20 @@ def prepare(
     return spec, algorithm
 
 
-def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
-    """Return what a step knows a call by, None if another such call may differ.
+def _cache_key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Any:
+    """Return the key of a call for the plans of a step, None if its plan must not be kept.
 
-    A mask of numbers is known by its value, a bias by itself.
+    Masks of numbers compare by value, biases by identity.
     """
     arrays = signature_of(q, k, v, rules.sinks)
     given = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
     asked = *given, *options
-    form = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
+    key = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
     try:
-        hash(form)
+        hash(key)
     except TypeError:  # of arrays, and perhaps of what a function of the user is
         return None
-    return None if arrays is None else form
+    return None if arrays is None else key
 
 
 def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:

@@ -16,7 +16,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Devi
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import GivenPositions, HostPositions
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
-from positional_embeddings.attention.store import Branch, BufferAxes, Update, WritePlan, advance
+from positional_embeddings.attention.store import Branch, BufferAxes, Transition, WritePlan, verify
 from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
@@ -261,7 +261,7 @@ class KVCache(_Value):
                 return self._uniform_step(first, stop, space)
         new = self._new_tokens(tokens, space)
         lengths, oldest = new.after[:, 0], new.oldest[:, 0]
-        if self._slots.window is not None:
+        if self._slots.is_ring:
             oldest = new.xp.maximum(oldest, lengths - self._slots.ring)
         alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
         if alike > 1:
@@ -275,19 +275,19 @@ class KVCache(_Value):
             checks.set_fields(self, _branch=Branch())
         return self._branch  # type: ignore[return-value]
 
-    def _update(self, branch: Branch, after: Array) -> Update | None:
+    def _transition(self, branch: Branch, after: Array) -> Transition | None:
         """Return what a step needs, and stores in a branch; None in a trace."""
         if not isinstance(after, np.ndarray):
             return None
         needed = self._needed or Branch(), self.lengths, self._oldest
-        return Update.of(*needed, self._slots, branch, after)
+        return Transition.of(*needed, self._slots, branch, after)
 
     def _next_position(self, space: Space) -> int | None:
         """Return the next position of all sequences.
 
         None if these differ, in a ring, and where buffers cannot be written to.
         """
-        if not isinstance(self.lengths, np.ndarray) or self._slots.window is not None:
+        if not isinstance(self.lengths, np.ndarray) or self._slots.is_ring:
             return None
         first, *others = {*self.lengths.tolist()}
         return first if space.can_write and not others else None
@@ -305,7 +305,7 @@ class KVCache(_Value):
             _is_joined=False,
             _writes=(Write(0, first, 0, stop - first),),
             _source=None,
-            _update=self._update(self._next_branch(), cache.lengths),
+            _transition=self._transition(self._next_branch(), cache.lengths),
         )
         return cache, step
 
@@ -340,7 +340,7 @@ class KVCache(_Value):
 
     def _check_room(self, new: NewTokens, longest: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
-        is_ring = self._slots.window is not None
+        is_ring = self._slots.is_ring
         most = farthest_position(new.space) if is_ring else self.capacity
         if longest <= most:
             return
@@ -365,7 +365,7 @@ class KVCache(_Value):
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
-            _update=self._update(self._next_branch(), cache.lengths),
+            _transition=self._transition(self._next_branch(), cache.lengths),
         )
 
     def _step(
@@ -383,7 +383,7 @@ class KVCache(_Value):
         queries, keys = map(frozen_integers, rows)
         step = object.__new__(KVStep)
         arrays = {"positions": queries, "key_positions": keys}
-        checks.set_fields(step, **arrays, _cache=self, _plans={}, **fields)
+        checks.set_fields(step, **arrays, _cache=self, _plans={}, _last={}, **fields)
         return step
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
@@ -534,10 +534,12 @@ class KVStep(MadeByCache, _Value):
     _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
     _on_host: HostPositions | None = field(default=None, init=False, compare=False)
-    # What moves, and what attends, by the forms of calls with arrays of NumPy.
+    # What is written, and what attends, by the keys of calls with arrays of NumPy.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
     # What it needs and stores, where the host knows the numbers.
-    _update: Update | None = field(default=None, init=False, compare=False)
+    _transition: Transition | None = field(default=None, init=False, compare=False)
+    # The state of the last buffer, "before" and "after" it.
+    _last: dict[Any, Any] | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         positions, keys = shown(self.positions), shown(self.key_positions)
@@ -590,42 +592,42 @@ class KVStep(MadeByCache, _Value):
         """
         return self._write(buffer, new, self._write_plan(buffer, new))
 
-    def _write(self, buffer: Array, new: Array, moves: WritePlan) -> tuple[Any, Any]:
+    def _write(self, buffer: Array, new: Array, plan: WritePlan) -> tuple[Any, Any]:
         """Do what `store` does, by the plan of what moves."""
         written: Array = buffer
         joined: Array = None
-        space = moves.axes.space
-        held = advance(buffer, self._update, space, self._plans)
-        if self._is_joined or moves.writes is None:
-            joined = space.xp.concat([written[moves.read], new], axis=moves.axes.seq)
-        if moves.writes is not None:
-            for at, tokens in moves.writes:
+        space = plan.axes.space
+        held = verify(buffer, self._transition, space, self._last)
+        if self._is_joined or plan.writes is None:
+            joined = space.xp.concat([written[plan.read], new], axis=plan.axes.seq)
+        if plan.writes is not None:
+            for at, tokens in plan.writes:
                 written[at] = new[tokens]
-            return buffer, written[moves.read] if joined is None else joined
-        slots = moves.axes.take(joined, self._source, may_lack=self._cache._slots.window is None)
+            return buffer, written[plan.read] if joined is None else joined
+        slots = plan.axes.take(joined, self._source, may_lack=not self._cache._slots.is_ring)
         keys = joined if self._is_joined else slots
         if space.can_write:
-            written[moves.read] = slots
+            written[plan.read] = slots
             return buffer, keys
-        if (length := buffer.shape[moves.axes.seq]) > self._cache.capacity:
-            rest = moves.axes.part(self._cache.capacity, length)
-            slots = space.xp.concat([slots, written[rest]], axis=moves.axes.seq)
+        if (length := buffer.shape[plan.axes.seq]) > self._cache.capacity:
+            rest = plan.axes.part(self._cache.capacity, length)
+            slots = space.xp.concat([slots, written[rest]], axis=plan.axes.seq)
         if held is not None:
             held.record_in(slots, space)
         return slots, keys
 
-    def _seen(self, buffer: Array, new: Array, moves: WritePlan) -> Array:
+    def _seen(self, buffer: Array, new: Array, plan: WritePlan) -> Array:
         """Return an array like what queries will get, to check an attention before `new` moves."""
-        seen = buffer[moves.read]
+        seen = buffer[plan.read]
         if self._is_joined:
-            seen = moves.axes.space.xp.concat([seen, new], axis=moves.axes.seq)
+            seen = plan.axes.space.xp.concat([seen, new], axis=plan.axes.seq)
         return seen
 
     def _write_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
-        form: Any = signature_of(buffer, new)
-        form = None if buffer is None else form and (*form, buffer.flags.writeable)
-        return get_or_make(self._plans, form, lambda: self._checked_plan(buffer, new))
+        key: Any = signature_of(buffer, new)
+        key = None if buffer is None else key and (*key, buffer.flags.writeable)
+        return get_or_make(self._plans, key, lambda: self._checked_plan(buffer, new))
 
     def _checked_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Check a buffer and what is new, and return what to write and to read."""

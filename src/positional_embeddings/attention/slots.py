@@ -22,6 +22,11 @@ class Slots(NamedTuple):
     window: int | None  # number of newest keys that a query of a ring sees; None without a ring
 
     @property
+    def is_ring(self) -> bool:
+        """Return whether new tokens take the place of old ones."""
+        return self.window is not None
+
+    @property
     def ring(self) -> int:
         """Return the number of slots in which new tokens take the place of old ones."""
         return self.capacity - self.sinks
@@ -32,7 +37,7 @@ class Slots(NamedTuple):
         A slot of the ring holds the newest position that belongs there, unless that one is before
         the `oldest` that the ring still has: a later token took its slot, and was forgotten.
         """
-        if self.window is None:
+        if not self.is_ring:
             return xp.where(slots < lengths, slots, -1)
         is_sink = slots < self.sinks
         newest = lengths - 1 - xp.remainder(lengths - 1 - slots, self.ring)
@@ -100,7 +105,7 @@ class NewTokens(NamedTuple):
 
         So they do in a ring, where the last tokens of a chunk overwrite keys that the first see.
         """
-        is_chunk = self.slots.window is not None and self.positions.shape[1] > 1
+        is_chunk = self.slots.is_ring and self.positions.shape[1] > 1
         return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
 
     def key_positions(self) -> Array:
@@ -154,6 +159,6 @@ class NewTokens(NamedTuple):
             order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
             token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
         source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
-        if self.longest is not None or self.slots.window is not None:
+        if self.longest is not None or self.slots.is_ring:
             return source
         return xp.where(self.after > capacity, -1, source)

@@ -110,7 +110,7 @@ class BufferState(NamedTuple):
         record[0] = self
 
 
-class Update(NamedTuple):
+class Transition(NamedTuple):
     """What a step needs in a buffer, and what it stores there."""
 
     needed: BufferState
@@ -119,7 +119,7 @@ class Update(NamedTuple):
     lengths: HostArray  # numbers of tokens with the new ones
 
     @classmethod
-    def of(cls, needed: Branch, lengths: Array, oldest: Array, *others: Any) -> "Update":
+    def of(cls, needed: Branch, lengths: Array, oldest: Array, *others: Any) -> "Transition":
         """Return what a step does after some tokens of a branch."""
         return cls(BufferState(needed, np.asarray(lengths), np.asarray(oldest)), *others)
 
@@ -162,30 +162,30 @@ class Update(NamedTuple):
         if not is_held:
             came = f"one of {length.tolist()} tokens for a step after {before.tolist()}"
             raise wrong_value("buffer", "hold the tokens before the step", came, hint)
-        if self.slots.window is not None:
+        if self.slots.is_ring:
             oldest = np.maximum(oldest, self.lengths - self.slots.ring)
         return BufferState(branch, self.lengths, oldest, shared)
 
 
-def advance(buffer: Array, update: Update | None, space: Space, changes: Any) -> BufferState | None:
+def verify(buffer: Array, change: Transition | None, space: Space, last: Any) -> BufferState | None:
     """Check that a buffer holds the tokens that a step needs, and return its contents after it.
 
     The contents are recorded, unless the step writes to a copy, or nothing. They are None where
-    they cannot be known. `changes` keeps the last ones, since most buffers of a step hold the same.
+    they cannot be known. `last` keeps the last ones, since most buffers of a step hold the same.
     """
-    if update is None or space.is_compiling:
+    if change is None or space.is_compiling:
         return None
     owner, record = _records.get(id(buffer), _NO_RECORD)
     found = record if owner() is buffer else _record_of(buffer, space)
     if found is None:
         return None
-    before = found[0] or update.needed
-    if changes.get("before") is not before:
-        after = update.apply(before, is_copied=not space.can_write)
-        changes |= {"before": before, "after": after}
-    is_stored = space.can_write and update.lengths is not update.needed.lengths
-    found[0] = changes["after"] if is_stored else before
-    return changes["after"]  # type: ignore[no-any-return]
+    before = found[0] or change.needed
+    if last.get("before") is not before:
+        after = change.apply(before, is_copied=not space.can_write)
+        last |= {"before": before, "after": after}
+    is_stored = space.can_write and change.lengths is not change.needed.lengths
+    found[0] = last["after"] if is_stored else before
+    return last["after"]  # type: ignore[no-any-return]
 
 
 # A list of what a buffer holds, None if that is not known.

@@ -12,7 +12,7 @@ from positional_embeddings.angles.cos_sin import (
     cos_sin_of_sum,
     fill_cos_sin_of_sum,
 )
-from positional_embeddings.angles.exact import cos_sin_of_sum_by_kernel
+from positional_embeddings.angles.cupy_kernel import cos_sin_of_sum_by_kernel
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes

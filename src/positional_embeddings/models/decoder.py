@@ -26,7 +26,7 @@ from positional_embeddings.attention.cache import (
     numbers_of,
 )
 from positional_embeddings.attention.slots import NEW_HINT
-from positional_embeddings.attention.store import COPY, Branch, WritePlan, advance
+from positional_embeddings.attention.store import COPY, Branch, WritePlan, verify
 from positional_embeddings.masks.mask import frozen_integers
 from positional_embeddings.models.attention_layers import AttentionLayer
 from positional_embeddings.rotary.rope import RoPE
@@ -245,11 +245,11 @@ class DecoderCache(ArrayDataclass):
 
     def _check_buffers(self, branch: Branch) -> None:
         """Check that the buffers hold the tokens, for a step in a branch or for a copy."""
-        pairs: list[Any] = [(x._update(branch, x.lengths), {}) for x in self.caches]
+        pairs: list[Any] = [(x._transition(branch, x.lengths), {}) for x in self.caches]
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
             for buffer in pair or ():
-                update, changes = pairs[number]
-                advance(buffer, update, space_of(buffer=buffer), changes)
+                transition, last = pairs[number]
+                verify(buffer, transition, space_of(buffer=buffer), last)
 
     def __getstate__(self) -> dict[str, object]:
         self._check_buffers(COPY)
@@ -457,15 +457,15 @@ class DecoderStep(MadeByCache):
             raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
         rule._check_sinks(sinks)
         step, (keys, values) = self._steps[cache._cache_of[number]], pair
-        form: Any = signature_of(q, k, v, keys, values, sinks)
-        form = form and (id(rule), *form, keys.flags.writeable, values.flags.writeable)
-        plan = (self._plans or {}).get(form) or self._checked(rule, step, q, k, v, pair)
+        key: Any = signature_of(q, k, v, keys, values, sinks)
+        key = key and (id(rule), *key, keys.flags.writeable, values.flags.writeable)
+        plan = (self._plans or {}).get(key) or self._checked(rule, step, q, k, v, pair)
         q, k = plan.rotate(q, k)
         attention = plan.attention
         if attention is None:  # before anything is stored
             seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
-            attention = rule._prepare(q, *seen, sinks, step, is_kept=form is not None)
-            keep(self._plans, form, plan._replace(attention=attention))
+            attention = rule._prepare(q, *seen, sinks, step, is_kept=key is not None)
+            keep(self._plans, key, plan._replace(attention=attention))
         keys, seen_keys = step._write(keys, k, plan.keys)
         values, seen_values = step._write(values, v, plan.values)
         cache.buffers[number] = keys, values

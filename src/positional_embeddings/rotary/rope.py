@@ -272,7 +272,7 @@ class RoPE(checks.CheckedDataclass):
         x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
         x_axes = self._tables.placed(x_axes, positions, space, name, for_heads=True)
         others = () if positions is None else (positions,)
-        plan = plan_rotation(x_axes, self, space, x, out, *others)
+        plan = plan_rotation(x_axes.feature, self, space, x, out, *others)._replace(x_axes=x_axes)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             keep(self._tables.plans, key, plan)

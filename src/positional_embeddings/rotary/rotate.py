@@ -111,9 +111,9 @@ def apply_rope(
     options = RotaryOptions(layout, rotary_dim, feature_axis)
     space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
     alignment = _alignment_of(x, cos, sin, options, space)
-    rotation = plan_rotation(alignment, options, space, x, out, cos, sin)
-    cos, sin = _align_tables(cos, sin, rotation, out)
-    return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
+    plan = plan_rotation(alignment.feature, options, space, x, out, cos, sin)
+    cos, sin = _align_tables(cos, sin, alignment, space, out)
+    return rotate(x, cos, sin, plan, inverse=inverse, out=out)
 
 
 class RotaryOptions(NamedTuple):
@@ -157,18 +157,19 @@ def _alignment_of(
     return Alignment(axis, cos_index, sin_index, both if differ else None)
 
 
-def _align_tables(cos: Array, sin: Array, plan: "RotationPlan", out: Array) -> tuple[Array, Array]:
+def _align_tables(
+    cos: Array, sin: Array, alignment: Alignment, space: Space, out: Array
+) -> tuple[Array, Array]:
     """Return tables with the axes of `x`, in the dtype that it is rotated in."""
-    space, x_axes = plan.space, plan.x_axes
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
-    cos = cos if x_axes.cos_index is ... else cos[x_axes.cos_index]
-    sin = sin if x_axes.sin_index is ... else sin[x_axes.sin_index]
+    cos = cos if alignment.cos_index is ... else cos[alignment.cos_index]
+    sin = sin if alignment.sin_index is ... else sin[alignment.sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
         with space.compute_context(cos):
             cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
-    if x_axes.shape is not None:
-        cos, sin = (space.xp.broadcast_to(table, x_axes.shape) for table in (cos, sin))
+    if alignment.shape is not None:
+        cos, sin = (space.xp.broadcast_to(table, alignment.shape) for table in (cos, sin))
     return cos, sin
 
 
@@ -212,7 +213,7 @@ class RotationPlan(NamedTuple):
     axis: int  # of the features
     layout: str
     kernel: Rotator | None  # None if the result cannot be written part by part
-    x_axes: Any = None  # where positions are, an `axes.Target`; how tables fit, a `Alignment`
+    x_axes: Any = None  # of a `RoPE`, the `axes.InputAxes`
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -234,7 +235,7 @@ def check_installed() -> None:
 
 
 def plan_rotation(
-    x_axes: Any, options: Any, space: Space, x: Array, out: Array, *others: Array
+    axis: int, options: Any, space: Space, x: Array, out: Array, *others: Array
 ) -> RotationPlan:
     """Check `out`, and return how a call rotates, whose other arrays have been checked.
 
@@ -242,8 +243,8 @@ def plan_rotation(
     """
     if out is not None:
         checks.output(out, x, space)
-    rotator = rotator_for(x, x_axes.feature, options, space, *others, out=out)
-    return RotationPlan(space, x_axes.feature, options.layout, rotator, x_axes)
+    kernel = rotator_for(x, axis, options, space, *others, out=out)
+    return RotationPlan(space, axis, options.layout, kernel)
 
 
 def rotator_for(
@@ -317,7 +318,7 @@ def rotate(
     x: ArrayT,
     cos: Array,
     sin: Array,
-    rotation: RotationPlan,
+    plan: RotationPlan,
     *,
     inverse: bool = False,
     divisor: float = 1.0,
@@ -328,7 +329,7 @@ def rotate(
     The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
     may be `x`, but shares no memory with the tables. Doubled tables are for `rotate_doubled` alone.
     """
-    space, axis, layout, kernel, _ = rotation
+    space, axis, layout, kernel, _ = plan
     with space.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
@@ -338,7 +339,7 @@ def rotate(
         else:
             is_new = out is None or space.shares_memory(out, x)
             result = space.xp.empty_like(x) if is_new else out
-            kernel(x, cos, sin, result, rotation, -1 if inverse else 1)
+            kernel(x, cos, sin, result, plan, -1 if inverse else 1)
             rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
             if rotated < x.shape[axis] and result is not x:
                 others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -350,14 +351,14 @@ def rotate(
 
 
 def rotate_doubled(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
     Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
     doubled here.
     """
-    axis = rotation.axis
+    axis = plan.axis
     if cos.shape[axis] < x.shape[axis]:
         cos, sin = double_tables(cos, sin, axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
@@ -377,9 +378,9 @@ def double_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray,
 
 
 def _rotate_complex(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
-    space, axis = rotation.space, rotation.axis
+    space, axis = plan.space, plan.axis
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
@@ -392,10 +393,10 @@ def _rotate_complex(
 
 
 def _rotate_blocks(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: RotationPlan, sign: int
+    x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
-    space, axis, layout, *_ = rotation
+    space, axis, layout, *_ = plan
     pairs, before = cos.shape[axis], None
     parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
     if sign < 0:

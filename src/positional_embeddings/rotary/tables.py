@@ -101,10 +101,10 @@ class RotaryTables(ArrayDataclass):
         tables = self.cos_sin
         space = space_of(x=x, tables=tables, **drop_none(out=out))
         x_axes = self._input_axes(x, space)
-        plan = plan_rotation(x_axes, self.rope, space, x, out, tables)
+        plan = plan_rotation(x_axes.feature, self.rope, space, x, out, tables)
         with space.compute_context(x):
             tables = space.astype(tables, space.dtype)
-            tables = axes.repeat_for_heads(tables, x_axes.heads, space)
+            tables = axes.repeat_for_heads(tables, x_axes.repeats, space)
             cos, sin = expand(tables, x_axes, space)
         if plan.kernel is rotate_doubled:
             cos, sin = double_tables(cos, sin, x_axes.feature)
@@ -121,7 +121,7 @@ class RotaryTables(ArrayDataclass):
             hint = " Make tables with dtype= of `x`."
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         shape = tuple(self.cos_sin.shape)[2:]
-        heads = axes.heads_of_positions(shape, x_axes)
+        heads = axes.repeats_of_positions(shape, x_axes)
         return x_axes.placed(shape, "positions", heads)
 
     def _with_features(self, which: int, xp: Namespace) -> Array:

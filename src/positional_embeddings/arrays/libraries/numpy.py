@@ -22,7 +22,7 @@ _HAS_FAST_EXP2 = any(target and not target.startswith("baseline") for target in 
 
 
 class NumPy(Space):
-    """NumPy, of whose subclasses none is taken for its arrays."""
+    """NumPy; arrays of subclasses are computed here, too, but no plan is kept of them."""
 
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = True
     rotation_kernel = "numba"

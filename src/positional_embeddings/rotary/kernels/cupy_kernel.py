@@ -23,11 +23,11 @@ BUSY_THREADS = 2**18
 MOST_REPEATS = 4
 
 
-def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int) -> None:
+def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: int) -> None:
     """Rotate `x` into `out`, which may be `x`; their device is the current one."""
     if x.size == 0:
         return
-    axis, layout = rotation.axis, rotation.layout
+    axis, layout = plan.axis, plan.layout
     arrays = x, out, cos, sin
     dtypes, shapes = (dtype_name(x.dtype), dtype_name(cos.dtype)), (x.shape, cos.shape)
     strides = tuple([array.strides for array in arrays])

@@ -61,7 +61,7 @@ def has_kernel(dtype: Dtype) -> bool:
 
 
 def rotate_numpy(
-    x: Array, cos: Array, sin: Array, out: Array, rotation: Any, sign: int, *, stream: bool = False
+    x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: int, *, stream: bool = False
 ) -> None:
     """Rotate `x` into `out`, which may be `x`; contiguous features past the caches if `stream`."""
     if x.size == 0:
@@ -71,9 +71,9 @@ def rotate_numpy(
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
     # Lines of features that lie far apart would take three times as long past the caches.
-    stream = stream and out.strides[rotation.axis] == out.itemsize
+    stream = stream and out.strides[plan.axis] == out.itemsize
     stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
-    plan = _plan(x.itemsize, shapes, strides, rotation.axis, rotation.layout, stream)
+    plan = _plan(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
     rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
     if len(plan.pieces) == 1:
         rotate(*plan.pieces[0])
