@@ -301,9 +301,9 @@ def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
 
     rope, x = RoPE(8, 16), backend.array(np.ones((8, 5)))
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_KINDS - 1)]
-    made, add = [], pages.PositionTables._add
+    made, add = [], pages.PositionTables._make_page
     monkeypatch.setattr(
-        pages.PositionTables, "_add", lambda *given: made.append(given[1]) or add(*given)
+        pages.PositionTables, "_make_page", lambda *given: made.append(given[1]) or add(*given)
     )
     for stream in (*streams, *streams, *streams):
         with stream:
