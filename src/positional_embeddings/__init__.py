@@ -204,6 +204,5 @@ def __getattr__(name: str) -> NoReturn:
         hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{rooms[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"
     # `from ... import name` shows no message of an AttributeError; of modules it wants one.
-    is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist"  # noqa: SLF001
-    is_no_module = is_import and name not in _ELSEWHERE
-    raise ImportError(message) if is_no_module and hint else AttributeError(message)
+    is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist" and name not in _ELSEWHERE  # noqa: SLF001
+    raise ImportError(message) if is_import and hint else AttributeError(message)

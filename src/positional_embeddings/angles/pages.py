@@ -116,7 +116,7 @@ class PositionTables:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
         return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
-    def placed(
+    def with_positions(
         self,
         x_axes: InputAxes,
         positions: AnyArray | None,
@@ -134,7 +134,7 @@ class PositionTables:
             return x_axes
         shape = self._shape(positions, name, space)
         heads = axes.repeats_of_positions(shape, x_axes) if for_heads else 1
-        return x_axes.placed(shape, name, heads)
+        return x_axes.with_positions(shape, name, heads)
 
     def at(
         self,

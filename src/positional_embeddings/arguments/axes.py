@@ -207,7 +207,7 @@ class InputAxes(NamedTuple):
     positions: tuple[int, ...]  # the axes that positions have
     repeats: int = 1  # of positions (seq, batch) on an axis of heads * batch
 
-    def placed(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
+    def with_positions(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
         """Return the axes with those of positions of a shape, after checking it."""
         if repeats > 1:
             shape = (*shape[:-1], repeats * shape[-1])

@@ -360,8 +360,8 @@ def prepare(
 ) -> PreparedCall:
     """Check a call, and return what its scores are and the algorithm that computes them.
 
-    Nothing is kept of a call but in the step of a cache. What is kept for further calls has arrays
-    for mask and bias, which are not asked again.
+    Nothing is kept of a call but in the step of a cache. A call that is kept holds the arrays of
+    its mask and bias, which are not evaluated again.
     """
     spec = spec_of({"q": q, "k": k, "v": v}, rules, options)
     algorithm = choose(spec, q, k, v)

@@ -218,8 +218,8 @@ def _meet_keys(
 def _what_it_hides(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
     """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
 
-    That is asked to save time. A device is waited for only where no mask has planned the blocks:
-    those are seldom hidden.
+    That is asked to save time. On a device, which is waited for, it is asked only where no mask
+    planned the blocks: blocks that a mask planned are seldom hidden as a whole.
     """
     space = spec.space
     if mask is None:

@@ -1,4 +1,4 @@
-"""Which position is in which slot of the buffers that keep keys and values."""
+"""Which tokens are cached, and the step that stores new ones in the buffers of the caller."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields

@@ -86,15 +86,15 @@ class _Cutter(NamedTuple):
     most: int
     fixed: int  # cost of a block, in scores
 
-    def cut(self, queries: Ranges, seen: Reach, left: Ranges) -> list[QueryBlock]:
-        """Return blocks of some queries and the keys that are left for them.
+    def cut(self, queries: Ranges, seen: Reach, rest: Ranges) -> list[QueryBlock]:
+        """Return blocks of some queries and the keys that remain for them.
 
         Keys that only some of them see are met by halves of them, if that leaves out enough.
         """
         count = count_positions(queries)
         longest = self.block_size or _longest(self.most, count)
-        by_any = intersect(seen.seen_by_any, left)
-        by_all = intersect(seen.seen_by_all, left)
+        by_any = intersect(seen.seen_by_any, rest)
+        by_all = intersect(seen.seen_by_all, rest)
         if by_all != by_any:
             inner = (
                 (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
@@ -104,17 +104,17 @@ class _Cutter(NamedTuple):
             by_all = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
         together = _key_blocks(by_all, longest, is_masked=False)
         if by_all:
-            left = intersect(left, complement(by_all, left[-1][1]))
-            by_any = intersect(by_any, left)
+            rest = intersect(rest, complement(by_all, rest[-1][1]))
+            by_any = intersect(by_any, rest)
         halves = _halves(queries) if by_any and count > 1 else ()
         worth = _WORTH_CUTTING * self._cost(queries, by_any)
         # Each key is seen by one of them at least.
         least = min(map(count_positions, halves), default=0)
         if halves and least * count_positions(by_any) + 2 * self.fixed <= worth:
             reached = [(half, self.reach(half)) for half in halves]
-            apart = (self._cost(half, intersect(seen.seen_by_any, left)) for half, seen in reached)
+            apart = (self._cost(half, intersect(seen.seen_by_any, rest)) for half, seen in reached)
             if sum(apart) <= worth:
-                parts = [part for half in reached for part in self.cut(*half, left)]
+                parts = [part for half in reached for part in self.cut(*half, rest)]
                 return [QueryBlock(span_of(*queries), together, tuple(parts))] if by_all else parts
         return [QueryBlock(span_of(*queries), together + _key_blocks(by_any, longest))]
 

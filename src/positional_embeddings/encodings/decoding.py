@@ -7,7 +7,7 @@ from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import angle_sum
-from positional_embeddings.rotary.layouts import halves
+from positional_embeddings.rotary.layouts import split_pairs
 
 # Numbers that are compared at a time.
 _NUMBERS_OF_A_BLOCK = 2**22
@@ -86,8 +86,8 @@ def _climb(encodings: Array, point: Array, encoding: Array, grid: Grid, space: S
     The curvature of a kernel at its top is known; that of a similarity along one way is computed.
     """
     xp, waves = space.xp, grid.frequencies.shape[0]
-    sin, cos = halves(encoding, 0, "half", waves)
-    ahead = angle_sum(halves(encodings, 0, "half", waves), (-sin, cos))
+    sin, cos = split_pairs(encoding, 0, "half", waves)
+    ahead = angle_sum(split_pairs(encodings, 0, "half", waves), (-sin, cos))
     size, moved = xp.sqrt(ahead[0] ** 2 + ahead[1] ** 2), xp.zeros_like(point)
     left = ahead
     for _ in range(_STEPS):

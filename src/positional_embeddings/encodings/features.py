@@ -22,7 +22,7 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import constant_array, host_cache
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.layouts import halves, join_pairs
+from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
@@ -92,7 +92,7 @@ def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
 class Waves(NamedTuple):
     """Sines and cosines of frequencies times points, and how they become features."""
 
-    # Of each coordinate; a text alone if points have no axis of coordinates.
+    # One for each coordinate; a single one if points have no axis of coordinates.
     frequencies: Frequencies | tuple[Frequencies, ...]
     arrangement: str = "interleaved"
     amplitude: float | tuple[float, ...] = 1.0  # of all waves, or of each
@@ -131,7 +131,7 @@ class Waves(NamedTuple):
             cos, sin = both[0, ...], both[1, ...]
         elif xp is np and len(frequencies) <= MOST_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
-            sin, cos = self.in_order(*halves(features, 0, layout, pairs))
+            sin, cos = self.in_order(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
             factor = as_column(self.amplitude, 1, space)
             by_quadrant = not self.is_drawn
@@ -162,7 +162,7 @@ class Waves(NamedTuple):
         if xp is not np or space.is_compiling:  # PyTorch would unroll the loop
             return space.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
         features = np.empty((2 * pairs, points.size), dtype=dtype)
-        sines, cosines = halves(features, 0, layout, pairs)
+        sines, cosines = split_pairs(features, 0, layout, pairs)
         flat = np.reshape(points, (points.size,))
         for block in cuts(points.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
             sines[:, block], cosines[:, block] = sin_cos(flat[block])

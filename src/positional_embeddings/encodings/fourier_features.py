@@ -22,7 +22,7 @@ from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCo
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directional_frequencies
 from positional_embeddings.encodings.random_fourier import SpectralKernel, drawn_frequencies
-from positional_embeddings.rotary.layouts import halves, join_pairs
+from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 _MOST_WAVES, _HIGHEST_FREQUENCY = 2**19, 2.0**103  # those that are drawn are below
 # Points of a grid in a cycle of the fastest wave; at the nearest one it is at least cos(pi / 10).
@@ -557,7 +557,7 @@ class FourierFeatures(checks.CheckedDataclass):
         _check_broadcast("by", by.shape[self.frequencies.ndim - 1 :], encoding)
         turn = Waves(self._waves.frequencies, "concatenated")
         turn = turn.encode("fourier_features", by, space.dtype, space)
-        sin, cos = halves(turn, 0, "half", len(self.frequencies))
+        sin, cos = split_pairs(turn, 0, "half", len(self.frequencies))
         return self._turn(encoding, (sign * sin, cos), space)
 
     def _bind(self, a: Array, b: Array, sign: int) -> Array:
@@ -577,7 +577,8 @@ class FourierFeatures(checks.CheckedDataclass):
     def _pair(self, encoding: Array, space: Space) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
         wide, waves = space.astype(encoding, space.dtype), self._waves
-        return waves.in_order(*halves(wide, 0, LAYOUTS[self.arrangement], len(self.frequencies)))
+        layout, count = LAYOUTS[self.arrangement], len(self.frequencies)
+        return waves.in_order(*split_pairs(wide, 0, layout, count))
 
     def _turn(self, encoding: Array, turn: SinCos, space: Space) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""

@@ -346,7 +346,7 @@ class LearnedPE(weights.ArrayDataclass):
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
-            x_axes = x_axes.placed(tuple(positions.shape), "positions")
+            x_axes = x_axes.with_positions(tuple(positions.shape), "positions")
             return space, slice(None), [feature, *x_axes.positions]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)

@@ -305,7 +305,7 @@ class AbsolutePE(checks.CheckedDataclass):
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(x=x, **namespace.drop_none(positions=positions))
         x_axes = axes.input_axes(x, space, self, "embedding_size")
-        x_axes = self._tables.placed(x_axes, positions, space)
+        x_axes = self._tables.with_positions(x_axes, positions, space)
         (encoding,) = self._tables.at(x_axes, positions, offset, space)
         encoded = add_wide(x, encoding, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
@@ -349,7 +349,7 @@ class AbsolutePE(checks.CheckedDataclass):
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(like=like, **namespace.drop_none(positions=positions))
         x_axes = axes.input_axes(like, space, self, "embedding_size", "like")
-        x_axes = self._tables.placed(x_axes, positions, space)
+        x_axes = self._tables.with_positions(x_axes, positions, space)
         (encoding,) = self._tables.copies_at(x_axes, positions, offset, space)
         return encoding  # type: ignore[no-any-return]
 

@@ -28,7 +28,7 @@ def cut_along(x: Array, axis: int, size: int) -> tuple[Array, Array]:
     return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
 
 
-def halves(x: Array, axis: int, layout: str, pairs: int) -> tuple[Array, Array]:
+def split_pairs(x: Array, axis: int, layout: str, pairs: int) -> tuple[Array, Array]:
     """Return the first and the second features of the first pairs."""
     before = (slice(None),) * axis
     first, second = _features_of_pairs(pairs, layout)
@@ -134,7 +134,7 @@ def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
         check_even(x, axis)
     if pairs == 0:
         return x
-    first, second = halves(x, axis, layout, pairs)
+    first, second = split_pairs(x, axis, layout, pairs)
     turned: ArrayT = join_pairs(-second, first, axis, layout, xp)
     _, rest = cut_along(x, axis, 2 * pairs)
     return turned if rest is None else xp.concat([turned, rest], axis=axis)

@@ -260,7 +260,7 @@ class RoPE(checks.CheckedDataclass):
         """Check the arrays of a call, and return how it rotates, and by what."""
         key = call_key(x, out, positions)
         plan = self._tables.plans.get(key) or self._plan(key, x, positions, out=out)
-        doubled = plan.kernel is rotate_doubled
+        doubled = plan.rotator is rotate_doubled
         cos, sin = self._tables.at(plan.x_axes, positions, offset, plan.space, doubled=doubled)
         return plan, cos, sin
 
@@ -270,7 +270,7 @@ class RoPE(checks.CheckedDataclass):
         """Check the arrays of a call, and return how it rotates."""
         space = space_of(x=x, **namespace.drop_none(**{name: positions, "out": out}))
         x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
-        x_axes = self._tables.placed(x_axes, positions, space, name, for_heads=True)
+        x_axes = self._tables.with_positions(x_axes, positions, space, name, for_heads=True)
         others = () if positions is None else (positions,)
         plan = plan_rotation(x_axes.feature, self, space, x, out, *others)._replace(x_axes=x_axes)
         # The values of positions in half precision are checked in each call.

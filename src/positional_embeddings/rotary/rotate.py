@@ -212,7 +212,7 @@ class RotationPlan(NamedTuple):
     space: Space
     axis: int  # of the features
     layout: str
-    kernel: Rotator | None  # None if the result cannot be written part by part
+    rotator: Rotator | None  # None if the result cannot be written part by part
     x_axes: Any = None  # of a `RoPE`, the `axes.InputAxes`
 
 
@@ -243,8 +243,8 @@ def plan_rotation(
     """
     if out is not None:
         checks.output(out, x, space)
-    kernel = rotator_for(x, axis, options, space, *others, out=out)
-    return RotationPlan(space, axis, options.layout, kernel)
+    rotator = rotator_for(x, axis, options, space, *others, out=out)
+    return RotationPlan(space, axis, options.layout, rotator)
 
 
 def rotator_for(
@@ -329,17 +329,17 @@ def rotate(
     The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
     may be `x`, but shares no memory with the tables. Doubled tables are for `rotate_doubled` alone.
     """
-    space, axis, layout, kernel, _ = plan
+    space, axis, layout, rotator, _ = plan
     with space.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-        if kernel is None:
+        if rotator is None:
             rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
             result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
         else:
             is_new = out is None or space.shares_memory(out, x)
             result = space.xp.empty_like(x) if is_new else out
-            kernel(x, cos, sin, result, plan, -1 if inverse else 1)
+            rotator(x, cos, sin, result, plan, -1 if inverse else 1)
             rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
             if rotated < x.shape[axis] and result is not x:
                 others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -398,9 +398,9 @@ def _rotate_blocks(
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
     space, axis, layout, *_ = plan
     pairs, before = cos.shape[axis], None
-    parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
+    parts = [half for a in (x, out) for half in layouts.split_pairs(a, axis, layout, pairs)]
     if sign < 0:
-        parts = parts[1], parts[0], parts[3], parts[2]
+        parts = [parts[1], parts[0], parts[3], parts[2]]
     for block, table_block in _blocks(x, cos, axis, space):
         first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
@@ -488,7 +488,7 @@ def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, spa
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = space.astype(rotated, cos.dtype)
-        first, second = layouts.halves(wide, axis, layout, pairs)
+        first, second = layouts.split_pairs(wide, axis, layout, pairs)
         both = first * cos - second * sin, second * cos + first * sin
         rotated = space.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

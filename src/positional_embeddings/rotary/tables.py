@@ -106,7 +106,7 @@ class RotaryTables(ArrayDataclass):
             tables = space.astype(tables, space.dtype)
             tables = axes.repeat_for_heads(tables, x_axes.repeats, space)
             cos, sin = expand(tables, x_axes, space)
-        if plan.kernel is rotate_doubled:
+        if plan.rotator is rotate_doubled:
             cos, sin = double_tables(cos, sin, x_axes.feature)
         # What CuPy copies stays with the stream that copied it.
         if space.xp is np or tables is self.cos_sin:
@@ -122,7 +122,7 @@ class RotaryTables(ArrayDataclass):
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         shape = tuple(self.cos_sin.shape)[2:]
         heads = axes.repeats_of_positions(shape, x_axes)
-        return x_axes.placed(shape, "positions", heads)
+        return x_axes.with_positions(shape, "positions", heads)
 
     def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]

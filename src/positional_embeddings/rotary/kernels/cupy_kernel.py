@@ -7,7 +7,7 @@ from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
-from positional_embeddings.rotary.layouts import halves
+from positional_embeddings.rotary.layouts import split_pairs
 
 NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
 DTYPES = tuple(NUMBER_BYTES)
@@ -34,7 +34,7 @@ def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: i
     addresses = tuple([array.data.ptr % VECTOR_BYTES for array in arrays])
     launch = _launch(dtypes, shapes, strides, addresses, axis, layout)
     if launch is None:
-        numbers, to = (halves(array, axis, layout, cos.shape[axis]) for array in (x, out))
+        numbers, to = (split_pairs(array, axis, layout, cos.shape[axis]) for array in (x, out))
         # Back, by exchanging the numbers of a pair.
         elementwise_kernel()(*numbers[::sign], cos, sin, *to[::sign])
     else:
