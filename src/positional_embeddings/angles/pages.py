@@ -147,7 +147,7 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        Positions are those that `x_axes` were `placed` for. With `doubled`, for NumPy arrays,
+        `x_axes` have the positions, by `with_positions`. With `doubled`, for NumPy arrays,
         tables that are kept are `Page.doubled`.
         """
         if positions is not None:

@@ -208,7 +208,7 @@ class InputAxes(NamedTuple):
     repeats: int = 1  # of positions (seq, batch) on an axis of heads * batch
 
     def with_positions(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
-        """Return the axes with those of positions of a shape, after checking it."""
+        """Return these axes with the axes of positions of a shape, after checking it."""
         if repeats > 1:
             shape = (*shape[:-1], repeats * shape[-1])
         own = axes_of_positions(shape, self.shape, self.feature, self.seq, name)

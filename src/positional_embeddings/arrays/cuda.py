@@ -1,4 +1,4 @@
-"""Kernels of CUDA, for CuPy: their texts are files beside the modules that launch them."""
+"""Kernels of CUDA, for CuPy: each text is a file in the folder of the module that launches it."""
 
 # A product is not fused with the sum that follows: NumPy rounds each.
 OPTIONS = ("--fmad=false",)

@@ -76,11 +76,11 @@ def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 
             kept.pop(old, None)
 
 
-def get_or_make(kept: dict[Any, Any] | None, key: Hashable, find: Callable[[], Result]) -> Result:
-    """Return what is kept for a key, or what `find` returns, which is then kept."""
+def get_or_make(kept: dict[Any, Any] | None, key: Hashable, make: Callable[[], Result]) -> Result:
+    """Return what is kept for a key, or what `make` returns, which is then kept."""
     found: Result | None = None if kept is None else kept.get(key)
     if found is None:
-        found = find()
+        found = make()
         keep(kept, key, found)
     return found
 
@@ -159,7 +159,7 @@ def read_only(array: HostArray) -> HostArray:
 
 def frozen_copy(array: HostArray) -> HostArray:
     """Return a copy that cannot be made writable; what `read_only` returned needs none."""
-    # NumPy keeps the holder, alone or beside the structure.
+    # NumPy keeps the holder, alone or with the structure.
     base: object = array.base
     if isinstance(base[0] if isinstance(base, tuple) else base, _ReadOnly):
         return array

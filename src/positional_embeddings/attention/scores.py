@@ -41,7 +41,7 @@ class ScoreSpec(NamedTuple):
     positions: Consecutive | GivenPositions  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
-    seen: Span  # ranges of keys outside of which no query sees any
+    seen: Span  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()

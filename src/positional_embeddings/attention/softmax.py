@@ -53,7 +53,7 @@ def softmax(
     `sinks`, (..., 1, 1), are the scores of a key without value. The second result is the logarithm
     of the sum of exponentials, (..., query, 1), if it is asked for. `scores` may be overwritten.
     """
-    xp, into = space.xp, space.apply
+    xp, apply = space.xp, space.apply
     if 0 in scores.shape:
         shape = (*scores.shape[:-1], 1)
         lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
@@ -61,14 +61,14 @@ def softmax(
     highest = space.row_max(scores)
     if sinks is not None:
         highest = xp.maximum(highest, _finite(sinks, space))
-    weights = into(xp.exp, into(xp.subtract, scores, highest))
+    weights = apply(xp.exp, apply(xp.subtract, scores, highest))
     # The maximum has a weight of 1, unless no key is seen.
     total = space.row_sum(weights, TINY_WEIGHT)
     if sinks is not None:
         total = total + xp.exp(sinks - highest)
     lse = log_sum_exp(highest, total, space) if with_lse else None
     # Divided later, sums might overflow.
-    return into(xp.divide, weights, total), lse
+    return apply(xp.divide, weights, total), lse
 
 
 def log_sum_exp(highest: Array, total: Array, space: Space) -> Array:

@@ -171,7 +171,7 @@ def verify(buffer: Array, change: Transition | None, space: Space, last: Any) ->
     """Check that a buffer holds the tokens that a step needs, and return its contents after it.
 
     The contents are recorded, unless the step writes to a copy, or nothing. They are None where
-    they cannot be known. `last` keeps the last ones, since most buffers of a step hold the same.
+    they cannot be known. `last` keeps the last ones: most buffers of a step hold the same.
     """
     if change is None or space.is_compiling:
         return None

@@ -110,7 +110,7 @@ def apply_rope(
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     options = RotaryOptions(layout, rotary_dim, feature_axis)
     space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
-    alignment = _alignment_of(x, cos, sin, options, space)
+    alignment = _alignment(x, cos, sin, options, space)
     plan = plan_rotation(alignment.feature, options, space, x, out, cos, sin)
     cos, sin = _align_tables(cos, sin, alignment, space, out)
     return rotate(x, cos, sin, plan, inverse=inverse, out=out)
@@ -134,9 +134,7 @@ class Alignment(NamedTuple):
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
 
 
-def _alignment_of(
-    x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space
-) -> Alignment:
+def _alignment(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space) -> Alignment:
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)

@@ -96,8 +96,8 @@ class RotaryTables(ArrayDataclass):
     def _prepare(self, x: Array, out: Array = None) -> tuple[Any, Array, Array]:
         """Check an array, and return how arrays of its form are rotated, and by what."""
         key = call_key(x, out)
-        if key in self._plans:
-            return self._plans[key]  # type: ignore[no-any-return]
+        if prepared := self._plans.get(key):  # which another thread may drop
+            return prepared  # type: ignore[no-any-return]
         tables = self.cos_sin
         space = space_of(x=x, tables=tables, **drop_none(out=out))
         x_axes = self._input_axes(x, space)

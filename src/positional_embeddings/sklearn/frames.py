@@ -75,8 +75,10 @@ def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
 
 def remedy_of(column: Table) -> str:
     """Return how the text or the periods of a column become dates, "" for others."""
-    present = (x for x in column if not dates.is_missing(x))
-    hint = max(map(dates.remedy_for, present), key=len, default="")  # the most careful way
+    present = (x for x in column if not (dates.is_missing(x) or (isinstance(x, str) and not x)))
+    if not (hint := dates.remedy_for(next(present, None))):
+        return ""
+    hint = max([hint, *map(dates.remedy_for, present)], key=len)  # the most careful way
     is_series = hasattr(column, "to_frame") and not hasattr(column, "to_series")
     return hint if is_series else hint.replace(".dt", "")  # as an index has it
 

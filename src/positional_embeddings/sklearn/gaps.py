@@ -75,9 +75,8 @@ class SeriesFiller:
         layout = self._layout_of(x)
         filled = self._candidates(layout, x, y, seen)[:, at]
         is_never = np.any([np.zeros(at.size), *(cells.is_never[at] for cells in layout)], axis=0)
-        own = self._layout_of(self._x)
-        for key, length, gap in self._gaps(places):
-            mixture = self._mixtures.get(key) or self._learn(own, key[0], length)
+        for key, n, gap in self._gaps(places):
+            mixture = self._mixtures.get(key) or self._learn(self._layout_of(self._x), key[0], n)
             # Where a phase was never measured, hidden windows speak of others: a straight line.
             mean[gap] = np.where(is_never[gap], filled[0, gap], mixture.weights @ filled[:, gap])
             variances = _powers(self._x, places[gap, 0], mixture.length) @ mixture.variances
@@ -86,7 +85,7 @@ class SeriesFiller:
         return (mean, self._unit * std) if return_std else mean
 
     def never_measured(self, places: HostArray) -> list[PeriodicKernel]:
-        """Return the periods of which places have a phase that was never measured."""
+        """Return the periods that have phases at these places which were never measured."""
         layout = self._layout_of(np.union1d(self._x, places[:, 0]))
         return [cells.period for cells in layout if cells.is_never.any()]
 

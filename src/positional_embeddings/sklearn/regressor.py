@@ -56,10 +56,10 @@ _FARTHEST, _NO_WEIGHT = 2.0, 6.0
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
-# Local noise: the most squared errors that tell of it; its narrowest kernel, in octaves of the
-# kernel of the function; the least number of octaves from there to the extent of the samples; the
-# standard errors by which it has to be likelier than constant noise; and the measurements that the
-# mean of all variances counts as in a local variance.
+# Local noise: the most squared errors that it is estimated from; its narrowest kernel, in octaves
+# of the kernel of the function; the least number of octaves from there to the extent of the
+# samples; the standard errors by which it has to be likelier than constant noise; and the
+# measurements that the mean of all variances counts as in a local variance.
 _MOST_OF_NOISE = 1000
 _FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
 

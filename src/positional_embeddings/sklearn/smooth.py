@@ -178,7 +178,7 @@ class Smooth:
         options: FitOptions,
         widened: float = 1.0,
     ) -> None:
-        """Smooth samples by kernels that are `widened` so many times."""
+        """Smooth samples by kernels whose widths are multiplied by `widened`."""
         self.factors, self.y, self.ridges = factors, samples.y, ridges
         self._is_linear = any(map(isfinite, ridges))
         cutoff = options["cutoff"]

@@ -20,7 +20,7 @@ LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
 DAY = 24 * LENGTHS["h"]
 LENGTHS |= {"D": DAY, "W": 7 * DAY}
 
-# The Gregorian calendar repeats after so many years.
+# Years after which the Gregorian calendar repeats.
 _YEARS_OF_CALENDAR = 400
 # 1970-01-01 is three days after a Monday.
 _DAYS_SINCE_MONDAY = 3

@@ -73,12 +73,12 @@ def rotate_numpy(
     # Lines of features that lie far apart would take three times as long past the caches.
     stream = stream and out.strides[plan.axis] == out.itemsize
     stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
-    plan = _plan(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
-    rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
-    if len(plan.pieces) == 1:
-        rotate(*plan.pieces[0])
+    run = _plan(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
+    rotate = partial(run.kernel, x, cos, sin, out, run.loops)
+    if len(run.pieces) == 1:
+        rotate(*run.pieces[0])
     else:
-        threads.share(lambda rows: rotate(*rows), plan.pieces, len(plan.pieces))
+        threads.share(lambda rows: rotate(*rows), run.pieces, len(run.pieces))
 
 
 class Plan(NamedTuple):
