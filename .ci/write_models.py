@@ -1,4 +1,4 @@
-"""Write what the rotary models of the installed transformers do: `facts.json` and a page.
+"""Write what the rotary models of the installed transformers do: `model_types.json` and a page.
 
 Each model type is driven with random weights, as `tests/hf_models.py` says. What is written is what
 makes the scores of `RoPE.layers_from_hf_config` equal to the model's own; a type for which nothing
@@ -26,10 +26,10 @@ import hf_attention  # noqa: E402
 import hf_models as driver  # noqa: E402
 from positional_embeddings import RoPE  # noqa: E402
 from positional_embeddings.models import configuration  # noqa: E402
-from positional_embeddings.models import facts as known_facts  # noqa: E402
 from positional_embeddings.models import keys as known_keys  # noqa: E402
+from positional_embeddings.models import model_types as known_types  # noqa: E402
 
-OUTPUT = ROOT / "src/positional_embeddings/models/facts.json"
+OUTPUT = ROOT / "src/positional_embeddings/models/model_types.json"
 EXPLORER = ROOT / "docs/explorer/hf_models.json"
 VECTORS = ROOT / "vectors/models.json"
 PAGE = ROOT / "docs/results/models.md"
@@ -179,9 +179,9 @@ def main(folders: list[str]) -> None:
 def vectors(known: dict[str, Any], version: str) -> str:
     """Return the file of facts for other projects: what its fields mean, and a line a type."""
     fields_of = {
-        "models": described(known_facts.Facts),
-        "attention": described(known_facts.AttentionFacts),
-        "attention.layers": described(known_facts.LayerFacts),
+        "models": described(known_types.ModelType),
+        "attention": described(known_types.ModelAttention),
+        "attention.layers": described(known_types.LayerAttention),
     }
     head = {
         "project": "positional-embeddings test vectors",
@@ -215,7 +215,7 @@ def described(record: Any) -> dict[str, str]:
         names, *lines = block.splitlines()
         for name in names.partition(" : ")[0].split(", "):
             found[name] = " ".join(line.strip() for line in lines)
-    return {name: found[name] for name in record._fields if name in found and name != "is_known"}
+    return {name: found[name] for name in record._fields if name in found and name != "is_listed"}
 
 
 def add_keys(config_class: Any, facts: dict[str, Any]) -> None:
@@ -264,7 +264,7 @@ def reads(config_class: Any) -> dict[str, Any]:
         for key in known_keys.READ_BY_SOME
         if re.search(rf"\b{key}\b", own) or re.search(rf'config\.{key}\b|"{key}"', code)
     ]
-    return {} if keys == [*known_facts.Facts().reads] else {"reads": keys}
+    return {} if keys == [*known_types.ModelType().reads] else {"reads": keys}
 
 
 def completed(config_class: Any, config: Any, facts: dict[str, Any]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def add_attention(config_class: Any, config: Any, facts: dict[str, Any]) -> None
     if kind_of(facts) == "unrotated":
         facts |= {key: x for key, x in defaults_of(config_class).items() if key in UNROTATED}
         facts |= reads(config_class)
-    models = known_facts.models()
+    models = known_types.models()
     before = models.get(name)
     models[name] = facts
     try:
@@ -424,7 +424,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
     name = config.model_type
     if name in REFUSED:
         return {"refused": REFUSED[name]}
-    known_facts.models().pop(name, None)
+    known_types.models().pop(name, None)
     small = copy.deepcopy(config)
     driver.shrink(small)
     facts = defaults_of(config_class) | reads(config_class)
@@ -441,7 +441,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
         facts = {"refused": PLACES} if hasattr(small, "image_size") else facts | {"ask": UNKNOWN}
         print(name, str(error)[:600].replace("\n", " // "), flush=True)
     finally:
-        known_facts.models().pop(name, None)
+        known_types.models().pop(name, None)
     has_keys = any("rope" in key or "rotary" in key for key in config.to_dict())
     return facts if has_keys or kind_of(facts) in ("read", "unrotated") else None
 
@@ -450,7 +450,7 @@ def check_defaults(config_class: Any, facts: dict[str, Any]) -> None:
     """Say if a configuration that says nothing is not read as transformers reads it."""
     given: list[Any] = []
     for values in (made(config_class), {}):
-        known_facts.models()[config_class.model_type] = facts
+        known_types.models()[config_class.model_type] = facts
         try:
             found = RoPE.layers_from_hf_config(
                 {"model_type": config_class.model_type} | values, LENGTH
@@ -473,7 +473,7 @@ def ropes_of(config: Any, facts: dict[str, Any]) -> list[RoPE | None] | str:
     """Return the embeddings that facts lead to, or why there are none."""
     values = hf_attention.values_of(config)
     named = hf_attention.named(type(config), facts)
-    known_facts.models()[values["model_type"]] = facts | {"named": named}
+    known_types.models()[values["model_type"]] = facts | {"named": named}
     try:
         return RoPE.layers_from_hf_config(values, LENGTH, feature_axis=-1, seq_axis=-2)
     except (ValueError, TypeError) as error:

@@ -1,6 +1,6 @@
 """The pages of the reference: which public names are on which one, by the modules that define them.
 
-A new name comes to the section of its module, or to that of its room. `docs/conf.py` writes the
+A new name comes to the section of its module, or to that of its package. `docs/conf.py` writes the
 pages of the site, and `.ci/write_pages.py` the tables of `docs/reference/contents.md`.
 """
 
@@ -23,7 +23,7 @@ BESIDE = (
 
 
 class Section(NamedTuple):
-    """Names of a page: those that its modules, or the other modules of its rooms, define."""
+    """Names of a page: those that its modules, or the other modules of its packages, define."""
 
     title: str
     modules: str
@@ -140,15 +140,15 @@ def names_of(page: Page) -> Iterator[tuple[Section, list[str]]]:
 def _place(value: Any, page: Page, section: Section) -> tuple[int, str, int] | None:
     """Return where a section has a value: by module, and by its place there; None if nowhere."""
     defined_in = value.__module__.removeprefix(f"{PACKAGE}.")
-    rooms = [room for own in page.sections for room in own.modules.split()]
-    # The longest name says most: `masks` is what no other section has of that room.
-    fitting = [room for room in rooms if f"{defined_in}.".startswith(f"{room}.")]
-    room = max(fitting, key=len, default="")
+    packages = [name for section in page.sections for name in section.modules.split()]
+    # The longest name says most: `masks` is what no other section has of that package.
+    fitting = [name for name in packages if f"{defined_in}.".startswith(f"{name}.")]
+    package = max(fitting, key=len, default="")
     own_kind = section.kind in ("", "class" if isinstance(value, type) else "function")
-    if room not in section.modules.split() or not own_kind:
+    if package not in section.modules.split() or not own_kind:
         return None
     in_module = list(vars(sys.modules[value.__module__])).index(value.__name__)
-    return section.modules.split().index(room), defined_in, in_module
+    return section.modules.split().index(package), defined_in, in_module
 
 
 def all_names() -> list[str]:

@@ -113,13 +113,13 @@ def masks() -> Figure:
     """Return a figure of three masks."""
     figure = Figure(figsize=(9, 3), layout="compressed")
     causal, window = CausalMask(), SlidingWindowMask(3, 3)
-    shown = {
+    format_value = {
         "causal, window of 4": causal | SlidingWindowMask(3, None),
         "window, 2 global tokens": window & GlobalMask([0, 12]),
         "3 packed documents": causal | SegmentMask([0] * 9 + [1] * 5 + [2] * 10),
     }
     panels = figure.subplots(1, 3)
-    for ax, (title, mask) in zip(panels, shown.items(), strict=True):
+    for ax, (title, mask) in zip(panels, format_value.items(), strict=True):
         plot_attention(mask, 24, ax=ax)
         ax.set_title(title)
     for ax in panels[:-1]:

@@ -122,18 +122,18 @@ def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: in
     """Stream the answers, one below the other, and print how fast they came."""
     texts, going = [f"\n> {prompt}\n\n" for prompt in prompts], set(range(len(prompts)))
     streams = [tokenizers.decoders.DecodeStream(skip_special_tokens=True) for _ in prompts]
-    begin, tokens, shown = time.perf_counter(), 0, 0  # shown in characters
+    begin, tokens, format_value = time.perf_counter(), 0, 0  # shown in characters
     for new in generate(model, *encode(tokenizer, prompts), count):
         tokens += len(new)
         going = {row for row in going if new[row] != tokenizer.token_to_id(END)}
         for row in going:
             texts[row] += streams[row].step(tokenizer, int(new[row])) or ""  # None in a character
         text = "\n".join(texts[: min(going, default=len(texts)) + 1])  # up to one under way
-        print(text[shown:], end="", flush=True)
-        shown = len(text)
+        print(text[format_value:], end="", flush=True)
+        format_value = len(text)
         if not going:
             break
-    print("\n".join(texts)[shown:])
+    print("\n".join(texts)[format_value:])
     print(f"\n{tokens / (time.perf_counter() - begin):.1f} tokens a second")
 
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import array_api_compat
 import numpy as np
 
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 
 # Name of the test's backend, and the package that it needs.
 NAMES = {
@@ -48,7 +48,7 @@ ERRORS = {
 # They have float64, and compute its exponential, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")
 
-# Their values are not read: they compute later, or have no class in `arrays/libraries`.
+# Their values are not read: they compute later, or have no class in `arrays/backends`.
 _NOT_READ = ("ndonnx", "mlx")
 
 
@@ -88,7 +88,7 @@ class Backend:
 
     def reads_indices(self, indices: Any) -> bool:
         """Whether a wrong index is found: a device is not waited for."""
-        return self.reads_values and space_of(indices=indices).is_on_host(indices)
+        return self.reads_values and get_backend(indices=indices).is_on_host(indices)
 
     @property
     def floats(self) -> list[str]:
@@ -149,7 +149,7 @@ class Backend:
 
     def numpy(self, array: Any) -> np.ndarray:
         """Return an array's numbers on the host, and check that it is of this backend."""
-        assert space_of(array=array).xp is self.xp
+        assert get_backend(array=array).xp is self.xp
         if self.name.startswith("strict"):
             assert array.device == self.device
             array = array_api_compat.to_device(array, self.xp.Device("CPU_DEVICE"))
@@ -219,8 +219,8 @@ def opened(name: str) -> Iterator[Backend]:
             setting = importlib.import_module("dask").config.set(
                 scheduler="synchronous", num_workers=1
             )
-        space = space_of(array=library.empty(1))
-        xp, device = space.xp, space.device
+        array_backend = get_backend(array=library.empty(1))
+        xp, device = array_backend.xp, array_backend.device
     with setting:
         yield Backend(name, xp, device)
 

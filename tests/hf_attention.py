@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hf_models as driver
-from positional_embeddings.models import facts as known_facts
 from positional_embeddings.models import keys
+from positional_embeddings.models import model_types as known_types
 from positional_embeddings.models.attention_layers import attention_layers
 from positional_embeddings.models.configuration import nested
 
@@ -443,7 +443,7 @@ def facts_of(config_class, config, types):
     name = config_class.model_type
     if name in REFUSED:
         return {"refused": REFUSED[name]}
-    if known_facts.facts_of(name).ignored:
+    if known_types.get_model_type(name).ignored:
         return {"refused": BY_POSITION}
     if any("index_topk" in key for key in config.to_dict()):
         return {"refused": "its queries see the keys that an indexer chooses"}
@@ -475,7 +475,7 @@ def _facts_of(config_class, config, types):
         for key in other.to_dict():
             if KV_HEADS.search(key) and type(getattr(other, key, None)) in (int, type(None)):
                 setattr(other, key, 2)
-    rotates = not known_facts.facts_of(name).unrotated
+    rotates = not known_types.get_model_type(name).unrotated
     seen = attended(other, rotates=rotates)
     facts = filled(described(config_class, other, given, seen))
     if "refused" in facts:
@@ -584,7 +584,7 @@ def with_scale(layer):
 
 def answer(values, facts, longest=LONGEST):
     """Return the layers that facts lead to, or why there are none."""
-    known = known_facts.models()
+    known = known_types.models()
     before = known.get(values["model_type"])
     known[values["model_type"]] = with_attention(before or {"unrotated": True}, facts)
     try:
@@ -686,7 +686,7 @@ def described(config_class, config, given, seen):  # noqa: PLR0911, PLR0912, PLR
         if "max_window_layers" in whole and "" not in visible:
             facts["first"] = "max_window_layers"
     facts["defaults"] = defaults_of(config_class, facts, whole)
-    every = known_facts.models().get(name, {}) | {"attention": facts}
+    every = known_types.models().get(name, {}) | {"attention": facts}
     return facts | {"named": named(config_class, every, given)}
 
 
@@ -747,7 +747,7 @@ NO_ATTENTION = re.compile("^_|init|residual|scale_emb|logit_scale|layer_?scale|c
 KV_HEADS = re.compile("kv_(n_)?heads|key_value_heads|query_groups|head_kv|multi_query_group")
 # Keys that are read of all types, or of those whose code reads them, and words that are no keys.
 READ = {*keys.READ_BY_ALL, keys.LENGTH, keys.ORIGINAL, *keys.READ_BY_SOME}
-READ |= {*known_facts.layer_types()["lists"], *known_facts.layer_types()["full_lists"]}
+READ |= {*known_types.layer_types()["lists"], *known_types.layer_types()["full_lists"]}
 READ |= {"is_causal", "longrope", "mrope", "position_ids", "rope_type", "rotary_pos_emb"}
 READ |= {"mrope_interleaved", "mrope_section", "standardize_rope_params"}
 # Keys that the code of types names, and that change no attention which is compared: of an indexer,
@@ -761,7 +761,7 @@ UNREAD = {
 
 def defaults_of(config_class, facts, whole):
     """Return the default values of the keys that facts name."""
-    sizes = known_facts.facts_of(config_class.model_type).own
+    sizes = known_types.get_model_type(config_class.model_type).own
     keys = words_of({"attention": facts, "own": sizes})
     own = {x.name: x.default for x in fields(config_class)} if is_dataclass(config_class) else {}
     keys |= SETTLED.get(config_class.model_type, {}).keys()

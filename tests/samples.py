@@ -239,7 +239,7 @@ class MaskSample(NamedTuple):
     hides: Callable[..., bool]
     # What the parameters may be for n positions. A list is drawn as an array, too.
     draws: Callable[[int], st.SearchStrategy[dict[str, Any]]]
-    # Whether `_reach` has no key that none of the queries sees, and all keys that all of them see.
+    # Whether `_visible_keys` is exact: it has no key that no query sees, and all common keys.
     is_tight: bool = True
 
 

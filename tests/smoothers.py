@@ -24,10 +24,10 @@ class Samples(NamedTuple):
 
 class Predicted(NamedTuple):
     mean: np.ndarray  # (ridges, targets, queries)
-    at_query: np.ndarray  # (ridges, queries): what 1 measured at the query would add
+    leverage: np.ndarray  # (ridges, queries): what 1 measured at the query would add
     squares: np.ndarray  # (queries,): sum of the squared weights of measurements
     distance: np.ndarray  # (queries,): to the nearest sample that is seen whole, in widths
-    lean: np.ndarray  # (queries,): 0 if samples are all around, 1 if all are on one side
+    asymmetry: np.ndarray  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
 class Factor(NamedTuple):
@@ -136,18 +136,18 @@ def smoothed(factors, samples, x, ridges, kept=None, cutoff=None):
         mean = u @ p
         cov = (u - mean[:, None]) * p @ (u - mean[:, None]).T
         off = mean @ mean
-        lean = off / (off + np.trace(cov)) if off > 0 else 0.0
-        means, at_query = [], []
+        asymmetry = off / (off + np.trace(cov)) if off > 0 else 0.0
+        means, leverage = [], []
         for ridge in ridges:
             t = np.zeros_like(mean)
             if np.isfinite(ridge):
-                guard = ridge * widening * (p @ p) + (widening - 1) * lean
-                t = -np.linalg.solve(cov + guard * np.eye(len(mean)), mean)
+                local = ridge * widening * (p @ p) + (widening - 1) * asymmetry
+                t = -np.linalg.solve(cov + local * np.eye(len(mean)), mean)
                 size = np.sqrt(-t @ mean)
                 t = t * min(1, 1.4 * np.sqrt(len(mean)) / size) if size > 0 else t
             of_sample = p * (1 + t @ (u - mean[:, None]))
             means.append(samples.y @ of_sample)
-            at_query.append((1 - t @ mean) / total)
+            leverage.append((1 - t @ mean) / total)
         squares = of_sample**2 @ (1 / samples.repeats)
-        parts.append((np.array(means), np.array(at_query), squares, distance, lean))
+        parts.append((np.array(means), np.array(leverage), squares, distance, asymmetry))
     return Predicted(*(np.stack(part, axis=-1) for part in zip(*parts, strict=True)))

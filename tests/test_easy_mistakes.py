@@ -58,8 +58,8 @@ NEIGHBOURS = slice(0, None, 2), slice(1, None, 2)
 LEFT = np.asarray([[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]])
 
 
-def attended(q=q, k=k, v=v, *, shown=CAUSAL, bias=0.0, scale=8**-0.5):
-    scores = np.where(shown, scale * q @ k.swapaxes(-1, -2) + bias, -np.inf)
+def attended(q=q, k=k, v=v, *, format_value=CAUSAL, bias=0.0, scale=8**-0.5):
+    scores = np.where(format_value, scale * q @ k.swapaxes(-1, -2) + bias, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ v
 
@@ -91,37 +91,37 @@ ALL = np.asarray([True])
 PREFIX = CAUSAL | (TO < 3)
 WINDOW = CAUSAL & (FROM - TO < 4)
 LOCAL = (abs(FROM - TO) <= 1) | (TO == 0) | (FROM == 0)
-ROTATED = attended(turned(q), turned(k), shown=ALL)
+ROTATED = attended(turned(q), turned(k), format_value=ALL)
 APPLIED = "apply_rope(q, rope.cos.T[:6], rope.sin.T[:6], feature_axis=-1)"
 MEANT = {
-    "scaled_dot_product_attention(x, x, x)": attended(x, x, x, shown=ALL),
+    "scaled_dot_product_attention(x, x, x)": attended(x, x, x, format_value=ALL),
     "RoPE(2, 64)(x[..., :2])": turned(x[..., :2], pairs=(slice(1), slice(1, 2))),
-    "attend(h, h, h)": attended(q, q, q, shown=ALL).swapaxes(1, 2),
+    "attend(h, h, h)": attended(q, q, q, format_value=ALL).swapaxes(1, 2),
     "m = q.transpose(3, 2, 0, 1).reshape(8, 6, 8); "
     "scaled_dot_product_attention(m, m, m, mask=PaddingMask(lengths))": attended(
-        q, q, q, shown=OF_ROWS
+        q, q, q, format_value=OF_ROWS
     )
     .transpose(3, 2, 1, 0)
     .reshape(8, 6, 8),
     "mask=np.tri(6) == 1": attended(),
     "attend(q, k, v)": attended(),
-    "attend(q[:, :, :2], k, v, mask=CausalMask())": attended(q[:, :, :2], shown=CAUSAL[:2]),
-    "mask=SlidingWindowMask(4, 0)": attended(shown=WINDOW),
-    "mask=ChunkedMask(3)": attended(shown=CAUSAL & DOCUMENTS),
-    "mask=CausalMask() & PaddingMask(lengths)": attended(shown=CAUSAL & OF_ROWS),
-    "mask=CausalMask() | PrefixMask(3)": attended(shown=PREFIX),
-    "mask=SlidingWindowMask(1, 1) | GlobalMask([0])": attended(shown=LOCAL),
+    "attend(q[:, :, :2], k, v, mask=CausalMask())": attended(q[:, :, :2], format_value=CAUSAL[:2]),
+    "mask=SlidingWindowMask(4, 0)": attended(format_value=WINDOW),
+    "mask=ChunkedMask(3)": attended(format_value=CAUSAL & DOCUMENTS),
+    "mask=CausalMask() & PaddingMask(lengths)": attended(format_value=CAUSAL & OF_ROWS),
+    "mask=CausalMask() | PrefixMask(3)": attended(format_value=PREFIX),
+    "mask=SlidingWindowMask(1, 1) | GlobalMask([0])": attended(format_value=LOCAL),
     "mask=FunctionMask(lambda i, j: i >= j)": attended(),
     "mask=FunctionMask(lambda j, i: j > i)": attended(),
     "attend(*(a[:, :, :2] for a in (q, k, v)), mask=attention_mask[:, 3:5] == 0)": attended(
-        q[:, :, :2], k[:, :, :2], v[:, :, :2], shown=OF_ROWS[..., 3:5]
+        q[:, :, :2], k[:, :, :2], v[:, :, :2], format_value=OF_ROWS[..., 3:5]
     ),
-    "mask=PaddingMask(lengths)": attended(shown=OF_ROWS[..., ::-1]),
-    "mask=PaddingMask([2, 0])": attended(shown=OF_ROWS),
+    "mask=PaddingMask(lengths)": attended(format_value=OF_ROWS[..., ::-1]),
+    "mask=PaddingMask([2, 0])": attended(format_value=OF_ROWS),
     "LearnedPE(8, 12, rng=0, **axes)(x)": x + table(12, 0)[LEFT],
     "positions_from_mask(attention_mask[:, ::-1] == 0)": LEFT,
     "attend(q, k, v, mask=CausalMask(), positions=np.asarray([0, 1, 2, 0, 1, 2]))": attended(
-        shown=CAUSAL & DOCUMENTS
+        format_value=CAUSAL & DOCUMENTS
     ),
     "segment_ids_from_lengths([0, 2, 6])": np.asarray([0, 0, 1, 1, 1, 1]),
     "rope(q)": turned(q, pairs=NEIGHBOURS),
@@ -139,15 +139,15 @@ MEANT = {
     .swapaxes(1, 2)
     .reshape(32, 8),
     "attend(q, *(np.tile(a[:, :2], (1, 2, 1, 1)) for a in (k, v)))": attended(
-        k=k[:, [0, 0, 1, 1]], v=v[:, [0, 0, 1, 1]], shown=ALL
+        k=k[:, [0, 0, 1, 1]], v=v[:, [0, 0, 1, 1]], format_value=ALL
     ),
     "attend(rope(q), rope(k), v, mask=CausalMask())": attended(
         *(turned(a, base=500_000.0, step=0.25) for a in (q, k)), scale=0.25
     ),
-    "attend(q / 8**0.5, k, v)": attended(shown=ALL),
-    "bias=ALiBiBias(4)": attended(bias=-S4 * abs(FROM - TO), shown=ALL),
+    "attend(q / 8**0.5, k, v)": attended(format_value=ALL),
+    "bias=ALiBiBias(4)": attended(bias=-S4 * abs(FROM - TO), format_value=ALL),
     "attend(q[:, :, 5:], k, v, bias=ALiBiBias(4)(1).transpose(2, 0, 1)[None])": attended(
-        q[:, :, 5:], bias=S4 * (TO - 5), shown=ALL
+        q[:, :, 5:], bias=S4 * (TO - 5), format_value=ALL
     ),
     "T5Bias(4, rng=0)(6)": pe.T5Bias(4, rng=0).embeddings[np.maximum(FROM - TO, 0)],
     "relative_position_bucket(np.arange(3))": np.arange(3),
@@ -155,7 +155,7 @@ MEANT = {
     "cache.step(1)[1].store(keys.copy(), k[:, :, 4:5])[1]": k[:, :, :5],
     "cache.step(5)[1].store(keys, k[:, :, :5])[1]": k[:, :, :5],
     "attend(q[:, :, 3:4], keys, keys, mask=CausalMask())": attended(
-        q[:, :, 3:4], k[:, :, :4], k[:, :, :4], shown=ALL
+        q[:, :, 3:4], k[:, :, :4], k[:, :, :4], format_value=ALL
     ),
     "cache.rewind(1); cache.step(1)[1].positions": np.asarray([[3]]),
     "output[:, :, -1]": np.stack([attended()[0, :, 3], attended()[1, :, 5]]),

@@ -212,9 +212,9 @@ def test_each_script_of_the_gallery_draws(monkeypatch, script):
     plt.close("all")
     monkeypatch.chdir(script.parent)
     runpy.run_path(str(script))
-    shown = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
-    assert any(ax.get_title() for ax in shown)
-    assert all(ax.images or ax.get_lines() or ax.collections for ax in shown)
+    format_value = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
+    assert any(ax.get_title() for ax in format_value)
+    assert all(ax.images or ax.get_lines() or ax.collections for ax in format_value)
     plt.close("all")
 
 

@@ -17,8 +17,8 @@ import pytest
 import positional_embeddings as pe
 from oracles import float32_angle_errors
 from positional_embeddings.models.configuration import read_config
-from positional_embeddings.models.facts import models
 from positional_embeddings.models.hf_config import RotaryConfig
+from positional_embeddings.models.model_types import models
 
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"

@@ -125,16 +125,16 @@ def rows(page):
 def assert_shows(page, rope):
     """Check the numbers of the page."""
     unscaled = replace(rope, scaling=None)
-    shown = facts(page)
+    format_value = facts(page)
     slow = int(np.sum(rope.inv_freq * rope.seq_len < 2 * np.pi))
     first = float32_angle_errors(rope.inv_freq, rope.seq_len)[1]
-    assert float(shown["attention_factor"]) == rope.attention_factor
-    assert float(shown["base"]) == rope.base
-    assert shown["layout"] == rope.layout
-    assert int(shown["head_size"]) == rope.head_size
-    assert int(shown["seq_len"]) == rope.seq_len
-    assert int(shown["slow"]) == slow
-    assert shown["float32_fails"] == ("null" if first is None else str(first))
+    assert float(format_value["attention_factor"]) == rope.attention_factor
+    assert float(format_value["base"]) == rope.base
+    assert format_value["layout"] == rope.layout
+    assert int(format_value["head_size"]) == rope.head_size
+    assert int(format_value["seq_len"]) == rope.seq_len
+    assert int(format_value["slow"]) == slow
+    assert format_value["float32_fails"] == ("null" if first is None else str(first))
     n = rope.inv_freq.size
     for i, row in enumerate(rows(page)):
         a, b = (i, i + n) if rope.layout == "half" else (2 * i, 2 * i + 1)

@@ -54,15 +54,17 @@ def test_public_names_are_there():
 def test_names_that_are_not_there_are_answered():
     import positional_embeddings
 
-    for room, names in positional_embeddings._ELSEWHERE.items():
-        module = import_module(f"{PACKAGE}.{room}")
+    for package, names in positional_embeddings._ELSEWHERE.items():
+        module = import_module(f"{PACKAGE}.{package}")
         assert names.split() == sorted(getattr(module, "__all__", names.split()))
         for name in names.split():
             assert hasattr(module, name)
-            with pytest.raises(AttributeError, match=f"`{name}`. Import it from {PACKAGE}.{room}."):
+            with pytest.raises(
+                AttributeError, match=f"`{name}`. Import it from {PACKAGE}.{package}."
+            ):
                 getattr(positional_embeddings, name)
-        with pytest.raises(AttributeError, match=f"`{room}`. Import {PACKAGE}.{room}."):
-            positional_embeddings.__getattr__(room)
+        with pytest.raises(AttributeError, match=f"`{package}`. Import {PACKAGE}.{package}."):
+            positional_embeddings.__getattr__(package)
     with pytest.raises(AttributeError, match=r"`CausalMasc`. Did you mean CausalMask\?$"):
         positional_embeddings.CausalMasc  # noqa: B018
     with pytest.raises(AttributeError, match=r"`GapFilla`. Did you mean GapFiller\?$"):
@@ -130,16 +132,16 @@ def room_of(name):
     return name.split(".")[1]
 
 
-def rooms():
-    """Return the rooms of the table in CONTRIBUTING, and the modules outside of them, in order."""
+def packages():
+    """Return the packages of the table in CONTRIBUTING, and the other modules, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    table = text.partition("| room | holds |\n")[2].partition("\n\n")[0]
+    table = text.partition("| package | holds |\n")[2].partition("\n\n")[0]
     return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
 
 
 @pytest.mark.complete
 def test_data_flows_down_the_table_of_rooms():
-    order = rooms()
+    order = packages()
     assert sorted(order) == sorted({room_of(name) for name in MODULES})
     for name, path in MODULES.items():
         above = {room_of(other) for other in set(imported_by(path)) - IN_CALLS.get(name, set())}
@@ -155,9 +157,9 @@ def test_no_modules_import_one_another():
 
 
 def test_rooms_have_nothing_in_their_own_init():
-    """The flat surface is the API; a name in a room would have two addresses.
+    """The flat surface is the API; a name in a package would have two addresses.
 
-    What is optional is not in the flat surface, and has its address in its room.
+    What is optional is not in the flat surface, and has its address in its package.
     """
     for path in (ROOT / "src" / PACKAGE).rglob("*/__init__.py"):
         if path.parent.name in OPTIONAL_ROOMS:

@@ -472,8 +472,8 @@ def test_rope_decay_of_many_distances_has_a_band(ax):
 @pytest.mark.parametrize("draw", [plotting.plot_rope_decay, plotting.plot_wavelengths])
 def test_labels_that_matplotlib_hides_are_in_the_legend(ax, draw):
     draw({"_before": pe.RoPE(8, 100), "after": pe.RoPE(8, 100, 500_000)}, ax=ax)
-    shown = [text.get_text().strip() for text in ax.get_legend().get_texts()]
-    assert shown == ["_before", "after"]
+    format_value = [text.get_text().strip() for text in ax.get_legend().get_texts()]
+    assert format_value == ["_before", "after"]
 
 
 def test_lines_differ_without_colours(ax):
@@ -891,14 +891,14 @@ def test_columns_of_a_map(ax, columns, expected):
     for x, column in expected.items():
         for row, y in enumerate((-44, 44)):
             over = [i for i in ax.images if i.get_extent()[0] < x < i.get_extent()[1]]
-            shown = [image.get_cursor_data(Event(ax, x, y)) for image in over]
+            format_value = [image.get_cursor_data(Event(ax, x, y)) for image in over]
             if column is None:
-                assert not shown
+                assert not format_value
             else:
                 number = row * len(columns) + column
                 similar = cosine(features[:, number], features[:, 1])
-                assert shown == pytest.approx([similar] * len(shown), abs=1e-12)
-                assert shown
+                assert format_value == pytest.approx([similar] * len(format_value), abs=1e-12)
+                assert format_value
 
 
 @pytest.mark.parametrize("frequencies", [[1.0, 0.3], [[1.0], [0.3]]])

@@ -139,7 +139,7 @@ def test_page_for_the_package_index_has_no_relative_link(address, monkeypatch):
 def test_facts_of_models_are_of_the_version_that_is_tested():
     """A newer one of constraints.txt asks for `make models`."""
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    facts = ROOT / "src/positional_embeddings/models/facts.json"
+    facts = ROOT / "src/positional_embeddings/models/model_types.json"
     version = json.loads(facts.read_text(encoding="utf-8"))["transformers"]
     assert f"\ntransformers=={version}\n" in constraints, "make models"
 
@@ -170,7 +170,7 @@ def test_suite_on_windows_runs_the_commands_of_the_makefile():
         "$(CONSTRAINTS)": "constraints.txt",
         "bin/": "Scripts/",
         "$(DRAW)": re.search(r"^DRAW := (.*)$", makefile, re.MULTILINE)[1],
-        " $(PYTEST) $(ROOM:%=tests/%)": "",
+        " $(PYTEST) $(PACKAGE:%=tests/%)": "",
     }
     for name, value in names.items():
         ours = [line.replace(name, value) for line in ours]

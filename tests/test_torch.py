@@ -60,7 +60,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 
 
 def leaf(*shape, seed=0):
@@ -523,7 +523,7 @@ def test_attention_is_mapped(block_size):
 def test_what_shares_memory():
     x = torch.zeros(4, 6)
     for other, shared in ((x, False), (x[:], False), (x[1:], True), (x.T, True), (x + 0, False)):
-        assert space_of(x=x).shares_memory(x, other) == shared
+        assert get_backend(x=x).shares_memory(x, other) == shared
 
 
 def test_out_is_written_to_without_another_array():

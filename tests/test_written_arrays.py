@@ -12,7 +12,7 @@ import pytest
 
 import positional_embeddings as pe
 from hostile.judge import parts, same
-from positional_embeddings.arrays.kept import frozen_copy, read_only
+from positional_embeddings.arrays.caching import frozen_copy, read_only
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.models.decoder import DecoderStep
 from positional_embeddings.rotary.tables import RotaryTables

@@ -1,7 +1,7 @@
 // Rotary embeddings of a model from its Hugging Face config.json, as the Python library reads it.
 //
 // What the code of each model does is in hf_models.json, a copy of the library's file; its keys are
-// described in src/positional_embeddings/models/facts.py. Names of keys and arguments are those
+// described in src/positional_embeddings/models/model_types.py. Names of keys and arguments are those
 // of the library, and so are the messages of errors.
 
 import * as checks from "./checks.js";

@@ -177,7 +177,7 @@ __all__ = [
     "xpos_scale",
 ]
 
-# Names of optional rooms, and of what calls return, which are looked for here.
+# Names of optional packages, and of what calls return, which are looked for here.
 _ELSEWHERE = {
     "attention.cache": "KVStep",
     "encodings.dropout": "dropout",
@@ -192,16 +192,18 @@ _ELSEWHERE = {
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the rooms that they come from."""
+    """Return the public names, without the packages that they come from."""
     return __all__
 
 
 def __getattr__(name: str) -> NoReturn:
     """Raise the error about a name that is not here, with the nearest one or where it is."""
-    rooms = {n: room for room, names in _ELSEWHERE.items() for n in (room, *names.split())}
-    hint = did_you_mean(name, [*__all__, *rooms])
-    if name in rooms:
-        hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{rooms[name]}."
+    packages = {
+        n: package for package, names in _ELSEWHERE.items() for n in (package, *names.split())
+    }
+    hint = did_you_mean(name, [*__all__, *packages])
+    if name in packages:
+        hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{packages[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"
     # `from ... import name` shows no message of an AttributeError; of modules it wants one.
     is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist" and name not in _ELSEWHERE  # noqa: SLF001

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from warnings import catch_warnings
 
-from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.rotary.rotate import numpy_kernel
 
@@ -54,5 +54,5 @@ def _devices(library: ModuleType) -> str:
     package = sys.modules[library.__name__.partition(".")[0]]
     version = getattr(library, "__version__", None) or package.__version__  # of jax, of mlx.core
     with catch_warnings(action="ignore"):  # PyTorch is asked for devices that it gives up
-        devices = new_space(library).xp.__array_namespace_info__().devices()
+        devices = backend_for(library).xp.__array_namespace_info__().devices()
     return f"{version} on {', '.join(map(str, filter(None, devices)))}"

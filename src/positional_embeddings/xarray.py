@@ -8,8 +8,8 @@ from datetime import tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.times import dates
 from positional_embeddings.times.dates import Times
@@ -129,7 +129,7 @@ def encode(
     checks.choice("encoding", encoding, tuple(_OPTIONS))
     coordinates = _coordinates(da, dim, encoding)
     if not isinstance(feature_dim, str):
-        raise wrong_type("feature_dim", "be a name", shown(feature_dim))
+        raise wrong_type("feature_dim", "be a name", format_value(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
     plan = _plan(encoding, coordinates, time_zone, options)
@@ -157,9 +157,9 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
         chunksizes = da.unify_chunks().chunksizes
         chunks = {d: chunksizes[d] for d in dims if d in chunksizes}
     elif not isinstance(chunks, Mapping):
-        raise wrong_type("chunks", "be a mapping from dimensions to lengths", shown(chunks))
+        raise wrong_type("chunks", "be a mapping from dimensions to lengths", format_value(chunks))
     elif unknown := next((d for d in chunks if d not in dims), None):
-        raise wrong_value("chunks", f"be for dimensions among {tuple(dims)}", shown(unknown))
+        raise wrong_value("chunks", f"be for dimensions among {tuple(dims)}", format_value(unknown))
     if not chunks:
         return coordinates
     chunked = []
@@ -170,8 +170,8 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
             try:
                 data = c.variable.to_base_variable().chunk(lengths).data
             except (TypeError, ValueError, ZeroDivisionError):
-                what = f"have lengths of chunks that fit {dict(c.sizes)}"
-                raise wrong_value("chunks", what, shown(chunks)) from None
+                requirement = f"have lengths of chunks that fit {dict(c.sizes)}"
+                raise wrong_value("chunks", requirement, format_value(chunks)) from None
             c = xr.DataArray(data, c.coords, c.dims, c.name, c.attrs)  # noqa: PLW2901
         chunked.append(c)
     return chunked
@@ -198,8 +198,8 @@ def _plan(
     needed, others = _OPTIONS[encoding]
     for name in options:
         if name not in needed + others:
-            what = f"be among {', '.join(needed + others)} and dtype for {encoding!r}"
-            raise wrong_type("options", what, shown(name))
+            requirement = f"be among {', '.join(needed + others)} and dtype for {encoding!r}"
+            raise wrong_type("options", requirement, format_value(name))
     for name in needed:
         if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
@@ -222,7 +222,7 @@ def _plan(
     def features(*arrays: Array) -> Array:
         """Return the features of coordinates that broadcast, on the last axis."""
         blocks = encoder.encode([read(array) for array in arrays], dtype)
-        xp = space_of(x=blocks[0]).xp
+        xp = get_backend(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
     return _Plan(features, encoder.names(names), features(*empty).dtype)
@@ -235,13 +235,13 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     is_pair = isinstance(dim, list | tuple)
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
-            raise wrong_type("dim", "be the names of latitude and longitude", shown(dim))
+            raise wrong_type("dim", "be the names of latitude and longitude", format_value(dim))
     elif is_pair:
-        raise wrong_type("dim", f"be one name for {encoding!r}", shown(dim))
+        raise wrong_type("dim", f"be one name for {encoding!r}", format_value(dim))
     coordinates = []
     for name in dim if is_pair else [dim]:
         if not isinstance(name, Hashable):
-            raise wrong_type("dim", "be a name", shown(dim))
+            raise wrong_type("dim", "be a name", format_value(dim))
         if name not in da.coords:
             listed = ", ".join(map(repr, da.coords)) or "none"
             remedy = ""
@@ -257,11 +257,11 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
         is_datetime = is_datetime or hasattr(first, "dayofyr")  # a date of cftime
         if dtype.kind not in "iuf" and not (is_datetime and has_times):
-            what = "hold numbers or dates" if has_times else "hold numbers"
+            requirement = "hold numbers or dates" if has_times else "hold numbers"
             remedy = dates.remedy_for(first)
             if dtype.kind in "mM" and not is_datetime:
                 remedy = f" Pass da.assign_coords({name}=days_since({place}))."
-            raise wrong_type(place, what, str(dtype), remedy)
+            raise wrong_type(place, requirement, str(dtype), remedy)
         coordinates.append(c)
     return coordinates
 
@@ -270,8 +270,8 @@ def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
     """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
     zone, own_calendar = dates.time_zone_of(time_zone), dates.calendar_of(coordinate)
     if zone is not None and (coordinate.dtype.kind not in "MO" or own_calendar is not None):
-        what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
-        raise wrong_value("time_zone", what, shown(zone))
+        requirement = f"be left out unless da[{coordinate.name!r}] holds datetimes"
+        raise wrong_value("time_zone", requirement, format_value(zone))
 
     def read(x: Array) -> Column:
         if x.dtype.kind not in "MO":
@@ -291,5 +291,5 @@ def _angular_unit(coordinates: list[xr.DataArray]) -> str:
     for unit in ("degrees", "radians"):
         if all(text.startswith(unit[:3]) for text in units):
             return unit
-    what = "be given unless the attributes 'units' are both degrees or both radians"
-    raise wrong_value("unit", what, " and ".join(units))
+    requirement = "be given unless the attributes 'units' are both degrees or both radians"
+    raise wrong_value("unit", requirement, " and ".join(units))

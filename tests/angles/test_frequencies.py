@@ -12,15 +12,15 @@ from positional_embeddings import AbsolutePE, RoPE, compute_frequencies, inverse
 from positional_embeddings.angles import cos_sin as angles
 from positional_embeddings.angles import cupy_kernel, pages
 from positional_embeddings.angles.frequencies import geometric_frequencies
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.encodings.features import Waves
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.encodings.features import Sinusoids
 
 LIMIT = 2**31
 
 
 def cos_sin(positions, frequencies, dtype, factor=1.0):
-    return angles.cos_sin(positions, frequencies, dtype, space_of(positions=positions), factor)
+    return angles.cos_sin(positions, frequencies, dtype, get_backend(positions=positions), factor)
 
 
 def exact_angle(position, i, dim, base, scale=1.0):
@@ -234,8 +234,10 @@ def test_many_small_parts_of_a_sum_are_not_small():
     """Here all of the parts below the finest grid have one sign."""
     count, position, frequencies = 512, LIMIT - 1, geometric_frequencies(8, 10_000)
     coordinates = [np.asarray([position])] * count
-    space = space_of(x=coordinates[0])
-    cos, sin = angles.cos_sin_of_sum(coordinates, [frequencies] * count, np.float64, space, 1.0)
+    array_backend = get_backend(x=coordinates[0])
+    cos, sin = angles.cos_sin_of_sum(
+        coordinates, [frequencies] * count, np.float64, array_backend, 1.0
+    )
     for i in range(4):
         with mpmath.workdps(50):
             exact = exact_angle(count * position, i, 8, 10_000)
@@ -443,12 +445,12 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
     rows = x.shape[:-1] if last else x.shape[1:]
     positions = np.random.default_rng(1).integers(-9, 2**31, (3, *rows) if sections else rows)
     positions = positions.astype(kind)
-    compute, order, space = rope._tables._compute, "F" if last else "C", space_of(x=x)
-    plain = compute(positions, order, space)
-    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    compute, order, array_backend = rope._tables._compute, "F" if last else "C", get_backend(x=x)
+    plain = compute(positions, order, array_backend)
+    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
     try:
         for _ in range(2):  # the second time with what was kept
-            for got, wanted in zip(compute(positions, order, space), plain, strict=True):
+            for got, wanted in zip(compute(positions, order, array_backend), plain, strict=True):
                 np.testing.assert_allclose(got, wanted, atol=3e-16)
                 assert got.strides == wanted.strides
         if sections is None:
@@ -464,7 +466,7 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
     features_last = AbsolutePE(6, 10, feature_axis=1, seq_axis=0)
     positions = np.asarray([0.5, 3.0, -2.25, 1e6])
     wanted = encode(x, positions=positions)
-    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
     try:
         np.testing.assert_allclose(encode(x, positions=positions), wanted, atol=3e-16)
         got = features_last(x.T.copy(), positions=positions)
@@ -475,7 +477,7 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
 
 def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
-    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
     angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
@@ -483,10 +485,10 @@ def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     try:
         for stream in (0, 1, 0):
             monkeypatch.setattr(NumPy, "table_key", (np, "cpu", stream))
-            cos, sin = rope._tables._compute(positions, "C", space_of(x=x))
+            cos, sin = rope._tables._compute(positions, "C", get_backend(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
-            parts.append(cupy_kernel.frequency_parts(rope._tables.frequencies, space_of(x=x)))
+            parts.append(cupy_kernel.frequency_parts(rope._tables.frequencies, get_backend(x=x)))
     finally:
         cupy_kernel.kernel_of.cache_clear()
     assert parts[0] is parts[2] is not parts[1]
@@ -524,13 +526,13 @@ def test_the_kernel_of_sums_gets_parts_and_points(monkeypatch, kind, factor):
     """With a stand-in for CuPy; the tests of encodings on that backend compare its own kernel."""
     monkeypatch.setattr(np, "ElementwiseKernel", SumKernelInPython, raising=False)
     frequencies = tuple(geometric_frequencies(6, 50, scale) for scale in (1.0, 30.0))
-    waves = Waves(frequencies, amplitude=factor)
+    sinusoids = Sinusoids(frequencies, amplitude=factor)
     points = np.random.default_rng(0).integers(-9, 2**20, (2, 3, 4)).astype(kind)
-    arguments = points, np.float64, space_of(x=points)
-    wanted = waves.encode_chunk(*arguments)
-    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    arguments = points, np.float64, get_backend(x=points)
+    wanted = sinusoids.encode_chunk(*arguments)
+    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
     try:
-        got = waves.encode_chunk(*arguments)
+        got = sinusoids.encode_chunk(*arguments)
         assert got.shape == (6, 3, 4)
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-15)
     finally:

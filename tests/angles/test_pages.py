@@ -15,7 +15,7 @@ from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
 from positional_embeddings.angles import cos_sin, pages
 from positional_embeddings.arguments import axes
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -50,10 +50,10 @@ def test_a_table_on_a_device_is_a_copy():
 
 def test_views_of_a_page_are_made_once():
     rope, x = RoPE(8, 5), np.ones((8, 5))
-    target = axes.input_axes(x, space_of(x=x), rope, "head_size")
+    target = axes.input_axes(x, get_backend(x=x), rope, "head_size")
     page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST)
-    assert page.views(target, cos_sin.HOST, doubled=False) is page.views(
-        target, cos_sin.HOST, doubled=False
+    assert page.views(target, cos_sin.HOST, full_width=False) is page.views(
+        target, cos_sin.HOST, full_width=False
     )
 
 
@@ -270,11 +270,11 @@ def test_a_device_needs_no_hash(monkeypatch):
     import array_api_strict as strict
 
     rope, x = RoPE(4, 3), strict.ones((4, 3))
-    space = replace(space_of(x=x), device=DeviceWithoutHash())
-    target = axes.input_axes(x, space, rope, "head_size")
+    array_backend = replace(get_backend(x=x), device=DeviceWithoutHash())
+    target = axes.input_axes(x, array_backend, rope, "head_size")
     asarray = strict.asarray
     monkeypatch.setattr(strict, "asarray", lambda a, **_: asarray(a))
-    assert len(rope._tables.at(target, None, 0, space)) == 2
+    assert len(rope._tables.at(target, None, 0, array_backend)) == 2
 
 
 @pytest.mark.only_on("cupy")
@@ -458,16 +458,16 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
     rope = RoPE(8, 100, fused=False)
     rope(np.zeros((8, 3, 0)))
     ((page,),) = rope._tables._pages.values()
-    assert "doubled" not in vars(page)
+    assert "full_width" not in vars(page)
     rope(np.zeros((8, 3)))
     cos, sin = page.tables
-    np.testing.assert_array_equal(vars(page)["doubled"], [[*cos, *cos], [*-sin, *sin]])
+    np.testing.assert_array_equal(vars(page)["full_width"], [[*cos, *cos], [*-sin, *sin]])
 
 
 def test_tables_of_one_page_are_doubled():
     for length, rows in ((pages.PAGE_POSITIONS, 4), (pages.PAGE_POSITIONS + 1, 2)):
         page = pages.Page(5, 5 + length, np.ones((2, 2, length)))
-        assert page.doubled.shape == (2, rows, length)
+        assert page.full_width.shape == (2, rows, length)
 
 
 def test_pages_begin_where_blocks_do():

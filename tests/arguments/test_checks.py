@@ -20,7 +20,7 @@ from positional_embeddings import (
     relative_positions,
 )
 from positional_embeddings.arguments import axes, checks, spans
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 
 
 class OwnRoPE(RoPE):
@@ -65,22 +65,22 @@ def test_bounds_are_accepted():
 
 def test_lengths_keep_distances_within_the_integers():
     """Of a library whose default integers have 32 bits."""
-    space, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
-    assert spans.first_position(far, far, None, space) == 0
+    backend, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
+    assert spans.first_position(far, far, None, backend) == 0
     for lengths in ((far + 1, 1), (1, far + 1)):
         with pytest.raises(ValueError, match=f"_len` must be at most {far}, so that int32"):
-            spans.first_position(*lengths, None, space)
+            spans.first_position(*lengths, None, backend)
     for offset in (-far, far - 7):
-        assert spans.first_position(7, 7, offset, space) == offset
+        assert spans.first_position(7, 7, offset, backend) == offset
     for offset in (-far - 1, far - 6):
         with pytest.raises(ValueError, match=f"`offset` must keep positions within {far}"):
-            spans.first_position(7, 7, offset, space)
+            spans.first_position(7, 7, offset, backend)
 
 
 def test_lengths_that_are_not_known():
-    assert checks.is_known(3)
-    assert not checks.is_known(None)
-    assert not checks.is_known(float("nan"))
+    assert checks.is_static(3)
+    assert not checks.is_static(None)
+    assert not checks.is_static(float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -149,27 +149,27 @@ def test_arrays_get_the_axes_that_they_lack(shape, own, aligned):
 
 def test_spans_take_their_rows():
     x = np.arange(40).reshape(20, 2)
-    space = space_of(x=x)
-    one = spans.span_of((3, 6)).take(x, -2, space)
+    backend = get_backend(x=x)
+    one = spans.index_ranges((3, 6)).take(x, -2, backend)
     np.testing.assert_array_equal(one, x[3:6], strict=True)
     assert np.shares_memory(one, x)
     for number in (2, 8, 9):
         ranges = [(2 * i, 2 * i + 1) for i in range(number)]
-        got = spans.span_of(*ranges).take(x, -2, space)
+        got = spans.index_ranges(*ranges).take(x, -2, backend)
         np.testing.assert_array_equal(got, x[: 2 * number : 2], strict=True)
-    traced = spans.Span(None, 3, np.asarray(4))
-    np.testing.assert_array_equal(traced.take(x, -2, space), x[4:7], strict=True)
-    first = spans.span_of((0, 1))
-    np.testing.assert_array_equal(first.take(x.T, -1, space), x.T[:, :1], strict=True)
+    traced = spans.IndexRanges(None, 3, np.asarray(4))
+    np.testing.assert_array_equal(traced.take(x, -2, backend), x[4:7], strict=True)
+    first = spans.index_ranges((0, 1))
+    np.testing.assert_array_equal(first.take(x.T, -1, backend), x.T[:, :1], strict=True)
     single, pair = x[:1], x[:2]
     for broadcast in (None, single):
-        assert spans.span_of((2, 5)).take(broadcast, -2, space) is broadcast
-    second = spans.span_of((1, 2)).take(pair, -2, space)
+        assert spans.index_ranges((2, 5)).take(broadcast, -2, backend) is broadcast
+    second = spans.index_ranges((1, 2)).take(pair, -2, backend)
     np.testing.assert_array_equal(second, x[1:2], strict=True)
-    empty = spans.span_of()
-    assert empty.take(x, -2, space).shape == (0, 2)
-    assert empty.take(single, -2, space).shape == (0, 2)
-    assert empty.positions(space).shape == (0,)
+    empty = spans.index_ranges()
+    assert empty.take(x, -2, backend).shape == (0, 2)
+    assert empty.take(single, -2, backend).shape == (0, 2)
+    assert empty.positions(backend).shape == (0,)
 
 
 def test_positions_on_another_device_are_not_read():

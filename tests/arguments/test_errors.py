@@ -1,4 +1,4 @@
-"""Messages of checks that many calls share; the rooms' tables tell which calls have them."""
+"""Messages of checks that many calls share; the packages' tables tell which calls have them."""
 
 import numpy as np
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.find import new_space, on_given_device
-from positional_embeddings.arrays.kept import _constants
-from positional_embeddings.arrays.libraries.cupy import CuPy
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.cupy import CuPy
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.caching import _constants
+from positional_embeddings.arrays.dispatch import backend_for, on_given_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {
@@ -182,15 +182,15 @@ def test_streams_are_told_apart():
     with ThreadPoolExecutor(1) as pool:
 
         def streams(number):
-            space = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
-            return [space.table_key, pool.submit(lambda: space.table_key).result()]
+            array_backend = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
+            return [array_backend.table_key, pool.submit(lambda: array_backend.table_key).result()]
 
         of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]
     assert of_threads[0] != of_threads[1]
     assert own[0] == own[1]
     assert len({*of_all, *of_threads, *own}) == 4
-    assert new_space().table_key == (np, "cpu")
+    assert backend_for().table_key == (np, "cpu")
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, []])
@@ -203,8 +203,8 @@ def test_what_is_not_cupy_has_no_current_device(xp):
 
 
 def test_the_address_of_an_array_of_cupy():
-    space = CuPy(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
-    assert space.address(SimpleNamespace(data=SimpleNamespace(ptr=512))) == 512
+    array_backend = CuPy(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
+    assert array_backend.address(SimpleNamespace(data=SimpleNamespace(ptr=512))) == 512
 
 
 def test_cupy_computes_on_the_device_of_an_array():
@@ -218,7 +218,7 @@ def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
     expected, current, entered = rope(x, positions=positions), [], []
 
     @contextlib.contextmanager
-    def on_device_of(_space, array):
+    def on_device_of(_backend, array):
         entered.append(array.shape)
         current.append(array.shape)
         yield

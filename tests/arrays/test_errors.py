@@ -5,22 +5,22 @@ import re
 import numpy as np
 import pytest
 
-from positional_embeddings.arrays.errors import shown
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value
 from wrong_inputs import foreign
 
 
 def test_an_array_is_shown_by_its_shape_unless_it_is_one_number():
-    assert shown(np.zeros((2, 3))) == "numpy.ndarray of shape (2, 3)"
-    assert shown(np.zeros((2, 0))) == "numpy.ndarray of shape (2, 0)"
-    assert shown(np.zeros(0)) == "numpy.ndarray of shape (0,)"
-    assert shown(np.asarray(3)) == "array(3)"
-    assert shown(np.float64(0.5)) == repr(np.float64(0.5))
+    assert format_value(np.zeros((2, 3))) == "numpy.ndarray of shape (2, 3)"
+    assert format_value(np.zeros((2, 0))) == "numpy.ndarray of shape (2, 0)"
+    assert format_value(np.zeros(0)) == "numpy.ndarray of shape (0,)"
+    assert format_value(np.asarray(3)) == "array(3)"
+    assert format_value(np.float64(0.5)) == repr(np.float64(0.5))
 
 
 def test_what_is_long_is_cut():
-    assert shown("x" * 498) == repr("x" * 498)  # 500 characters with its quotes
-    assert shown("x" * 499) == "'" + "x" * 499 + "..."
+    assert format_value("x" * 498) == repr("x" * 498)  # 500 characters with its quotes
+    assert format_value("x" * 499) == "'" + "x" * 499 + "..."
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_what_is_long_is_cut():
 def test_arrays_that_do_not_keep_the_standard_are_known_by_their_module(module, name, line):
     message = rf"^`x` must be a plain array, got {module}.{name}: .* Pass {re.escape(line)}\.$"
     with pytest.raises(TypeError, match=message):
-        space_of(x=foreign(module, name))
+        get_backend(x=foreign(module, name))

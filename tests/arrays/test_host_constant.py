@@ -1,19 +1,19 @@
-"""What is kept of constants that the host computes."""
+"""What is caching of constants that the host computes."""
 
 import tracemalloc
 
 import numpy as np
 
 from positional_embeddings import random_fourier_encoding
-from positional_embeddings.arrays import kept
-from positional_embeddings.arrays.kept import host_cache
+from positional_embeddings.arrays import caching
+from positional_embeddings.arrays.caching import cached_constant
 
 
 def plural():
     """Return a constant, a text as long as its argument, and the arguments it was computed for."""
     computed = []
 
-    @host_cache
+    @cached_constant
     def text(length):
         computed.append(length)
         return "a" * length
@@ -29,7 +29,7 @@ def test_constants_are_computed_once():
 
 
 def test_many_large_constants_are_not_kept(monkeypatch):
-    monkeypatch.setattr(kept, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(caching, "_MOST_BYTES", 10_000)
     text, computed = plural()
     for length in range(4000, 4006):
         text(length)
@@ -38,12 +38,12 @@ def test_many_large_constants_are_not_kept(monkeypatch):
     before = len(computed)
     for length in reversed(range(4000, 4006)):
         text(length)
-    # Of some that are asked for again, not more than the limit holds were kept.
+    # Of some that are asked for again, not more than the limit holds were caching.
     assert len(computed) - before >= 4
 
 
 def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
-    monkeypatch.setattr(kept, "_MOST_BYTES", 10)
+    monkeypatch.setattr(caching, "_MOST_BYTES", 10)
     text, computed = plural()
     assert text(1000) is text(1000)
     assert computed == [1000]
@@ -51,12 +51,12 @@ def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
 
 def test_lists_count_with_all_they_hold():
     numbers = np.linspace(1, 2, 1000).tolist()
-    assert kept._bytes_of([numbers, (1.5, "text")]) > 1000 * (8 + 24)
+    assert caching._bytes_of([numbers, (1.5, "text")]) > 1000 * (8 + 24)
 
 
 def test_frequencies_of_many_seeds_are_not_all_kept(monkeypatch):
     """The text of the frequencies of each seed, and the numbers that come of it."""
-    monkeypatch.setattr(kept, "_MOST_BYTES", 2**19)
+    monkeypatch.setattr(caching, "_MOST_BYTES", 2**19)
     x = np.ones((2, 1))
     tracemalloc.start()
     try:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings.dropout import dropout
 
 
@@ -187,20 +187,22 @@ def test_it_cannot_be_written_to():
 
 def test_rows():
     for x, supports_inplace in ((np.ones(1), True), (strict.ones(1), True), (lock([1.0]), False)):
-        assert space_of(x=x).supports_inplace(x) == supports_inplace
-    assert space_of(x=lock([1.0])).values_on_host(lock([1.0])) is None
+        assert get_backend(x=x).supports_inplace(x) == supports_inplace
+    assert get_backend(x=lock([1.0])).values_on_host(lock([1.0])) is None
 
 
-UNKNOWN = Space(np, None, np.float64, np.int64, np.float64, np.float64)
+UNKNOWN = Backend(np, None, np.float64, np.int64, np.float64, np.float64)
 
 
 def test_an_array_without_chunks_is_one_chunk():
-    space, x = UNKNOWN, np.arange(6.0).reshape(2, 3)
-    assert space.chunks(x) == ((2,), (3,))
-    assert space.rechunk(x, {0: (1, 1)}) is x
-    options = {"chunks": space.chunks(x), "dtype": x.dtype}
-    np.testing.assert_array_equal(space.map_chunks(np.negative, x, **options), -x)
-    placed = space.map_chunks(lambda x, block_id: (x, block_id), x, **options, numbered=True)
+    array_backend, x = UNKNOWN, np.arange(6.0).reshape(2, 3)
+    assert array_backend.chunks(x) == ((2,), (3,))
+    assert array_backend.rechunk(x, {0: (1, 1)}) is x
+    options = {"chunks": array_backend.chunks(x), "dtype": x.dtype}
+    np.testing.assert_array_equal(array_backend.map_chunks(np.negative, x, **options), -x)
+    placed = array_backend.map_chunks(
+        lambda x, block_id: (x, block_id), x, **options, numbered=True
+    )
     assert placed[1] == (0, 0)
 
 

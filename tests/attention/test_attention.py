@@ -302,11 +302,11 @@ def test_half_precision_is_converted_in_parts(hides):
     if hides:
         mask[..., ::7], k[:, :, 7], v[:, :, 14, 3] = True, np.nan, np.inf
     axes = {"feature_axis": -1, "seq_axis": -2}
-    shown = ~mask[0, 0, 0]
+    format_value = ~mask[0, 0, 0]
     expected, _ = oracles.attention(
         *(
             x.reshape(6, -1, 16).transpose(2, 1, 0).astype("float64")
-            for x in (q, k[:, :, shown], v[:, :, shown])
+            for x in (q, k[:, :, format_value], v[:, :, format_value])
         )
     )
     tracemalloc.start()

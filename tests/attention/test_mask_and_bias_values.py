@@ -33,7 +33,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.at_positions import GivenPositions, HostPositions
+from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
 from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3
@@ -357,13 +357,13 @@ def test_blocks_cover_what_is_visible(data, n, cut):
     mask, hides = data.draw(masks(n))
     size = data.draw(st.none() | st.integers(1, 9))
     most = data.draw(st.sampled_from([16, 64, 1024]))
-    reach = data.draw(st.sampled_from([(None, ()), reach_of(mask, n)]))
+    visible_keys = data.draw(st.sampled_from([(None, ()), reach_of(mask, n)]))
     visible = ~element_by_element(hides, n, n, 0)
     met = np.zeros((n, n), dtype=int)
     with pytest.MonkeyPatch.context() as patch:
         if cut:
             cut_as_far_as_possible(patch)
-        planned = plan(n, n, size, most, *reach, data.draw(st.integers(0, 20)))
+        planned = plan(n, n, size, most, *visible_keys, data.draw(st.integers(0, 20)))
     for block in planned:
         for at_queries, (keys, is_masked, _) in block.blocks():
             for start, stop in keys.ranges:
@@ -392,7 +392,7 @@ def positions(span):
 
 
 def reach_of(mask, n):
-    return lambda queries: mask._reach(queries, n), mask._global_queries()
+    return lambda queries: mask._visible_keys(queries, n), mask._global_queries()
 
 
 def scores_of(mask, n, rows=8):
@@ -434,10 +434,10 @@ def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     """As of shuffled positions, of which any block has some that are hidden."""
     n = 4096
     positions = np.random.default_rng(0).permutation(n)[:, None]
-    known = HostPositions.of(positions, positions)
-    at, mask = GivenPositions(positions, positions, known), CausalMask()
-    reach = partial(at.reach, mask), at.global_queries(mask)
-    assert plan(n, n, None, 2**18, *reach) == plan(n, n, None, 2**18, None, ())
+    known = ConcretePositions.of(positions, positions)
+    at, mask = ExplicitPositions(positions, positions, known), CausalMask()
+    visible_keys = partial(at.visible_keys, mask), at.global_queries(mask)
+    assert plan(n, n, None, 2**18, *visible_keys) == plan(n, n, None, 2**18, None, ())
 
 
 def test_the_number_of_scores_grows_with_the_window():

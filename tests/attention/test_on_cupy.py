@@ -25,8 +25,8 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.attention import cublas, cupy_kernels, on_cupy
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
@@ -253,7 +253,7 @@ def on_device(backend, monkeypatch):
             module = ModuleType(name)
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(NumPy, "compiles_kernels", True)
+        monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":
@@ -503,11 +503,11 @@ def test_no_features_and_no_elements(on_device):
 
 @ONLY
 def test_a_product_adds_to_what_is_there(on_device):
-    space = space_of(x=on_device.array(np.ones(1)))
+    array_backend = get_backend(x=on_device.array(np.ones(1)))
     for inner in (0, 3):
         out = on_device.array(np.full((2, 4, 5), 2.0))
         rows, table = (on_device.array(np.ones(n)) for n in ((2, 4, inner), (2, inner, 5)))
-        cublas.gemm(rows, table, out, space, 0.5, 3.0)
+        cublas.gemm(rows, table, out, array_backend, 0.5, 3.0)
         np.testing.assert_allclose(on_device.numpy(out), np.full((2, 4, 5), 6 + inner / 2))
 
 

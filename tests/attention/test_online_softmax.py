@@ -20,7 +20,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.arrays import threads as _threads
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPy
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import ScoreSpec
 

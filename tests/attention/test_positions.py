@@ -184,7 +184,7 @@ def test_a_key_that_is_not_finite_beside_positions(backend):
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_consecutive_positions_are_an_offset(start, monkeypatch):
-    monkeypatch.setattr(placing.GivenPositions, "points", None)  # no positions one by one
+    monkeypatch.setattr(placing.ExplicitPositions, "points", None)  # no positions one by one
     x = np.random.default_rng(0).standard_normal((4, 9, 2))
     mask = CausalMask() | SlidingWindowMask(3, 0) | PrefixMask([2, 4])
     bias = T5Bias(1, rng=0)
@@ -230,12 +230,12 @@ def test_short_ranges_of_keys_are_merged():
     keys = np.asarray([seen * 64 + hidden * 63 + seen * 63 + hidden * 64 + other * 65]).T
     query = np.asarray([[10]])
     mask = SlidingWindowMask(9, 9) & GlobalMask([200])
-    at = placing.GivenPositions(query, keys, placing.HostPositions.of(query, keys))
+    at = placing.ExplicitPositions(query, keys, placing.ConcretePositions.of(query, keys))
     some, every = ((0, 190), (254, 319)), ((0, 64), (254, 319))
-    assert at.reach(mask, ((0, 1),)) == (some, every)
+    assert at.visible_keys(mask, ((0, 1),)) == (some, every)
     # Positions on a device are not read.
-    at = placing.GivenPositions(query, keys)
-    assert at.reach(mask, ((0, 1),)) == (((0, 319),), ())
+    at = placing.ExplicitPositions(query, keys)
+    assert at.visible_keys(mask, ((0, 1),)) == (((0, 319),), ())
     assert at.global_queries(mask) == ()
 
 

@@ -24,8 +24,8 @@ from positional_embeddings import (
     relative_positions,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arguments.spans import span_of
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arguments.spans import index_ranges
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.biases.t5 import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
@@ -208,8 +208,8 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
         backend.array(np.concatenate([np.arange(*own) for own in ranges]))
         for ranges in (queries, keys)
     ]
-    space = space_of(positions=positions[0]).computing_in(xp.float32)
-    got = bias._between(span_of(*queries), span_of(*keys), space)
+    array_backend = get_backend(positions=positions[0]).computing_in(xp.float32)
+    got = bias._between(index_ranges(*queries), index_ranges(*keys), array_backend)
     assert got.dtype == xp.float32
     expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
@@ -447,10 +447,10 @@ def test_consecutive_positions_take_little_memory():
     shuffled = np.random.default_rng(0).permuted(relative, axis=1)
     peak = peak_memory(lambda: relative_position_bucket(shuffled))
     assert peak < 3.5 * shuffled.nbytes
-    space, bias = space_of(relative=relative).computing_in(np.float64), ALiBiBias(4)
-    queries, keys = span_of((3, 403)), span_of((0, 500))
-    assert peak_memory(lambda: bias._between(queries, keys, space)) < relative.nbytes
-    view = bias._between(queries, keys, space)
+    array_backend, bias = get_backend(relative=relative).computing_in(np.float64), ALiBiBias(4)
+    queries, keys = index_ranges((3, 403)), index_ranges((0, 500))
+    assert peak_memory(lambda: bias._between(queries, keys, array_backend)) < relative.nbytes
+    view = bias._between(queries, keys, array_backend)
     assert view.shape == (400, 500, 4)
     assert not view.flags.writeable
     assert view[0, 5, 0] == 2 * 0.25
@@ -549,7 +549,7 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
     relative = backend.numpy(relative_positions(backend.array(edges), backend.array(edges)))
     assert relative.tolist() == [[k - q for k in edges] for q in edges]
     near = backend.array([5])
-    if not (backend.reads_values and space_of(near=near).is_on_host(near)):
+    if not (backend.reads_values and get_backend(near=near).is_on_host(near)):
         return
     unsigned = "uint64" if backend.has_int64 else "uint32"
     most = 2 ** (64 if backend.has_int64 else 32) - 1

@@ -14,8 +14,8 @@ from positional_embeddings import (
     TokenEmbedding,
 )
 from positional_embeddings.arguments.weights import embedding_lookup, truncated_normal
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings.dropout import dropout
 
 
@@ -146,8 +146,8 @@ def test_copies_are_without_what_is_known_of_calls():
 def test_an_array_is_drawn_beside_the_one_that_is_given(backend):
     kernel = backend.array(np.zeros((5, 3, 2, 2)))
     embed = PatchEmbedding(4, 2, 3, 5, kernel=kernel)
-    space = space_of(kernel=kernel, bias=embed.bias)
-    assert space.single_device(embed.bias) == space.single_device(kernel)
+    array_backend = get_backend(kernel=kernel, bias=embed.bias)
+    assert array_backend.single_device(embed.bias) == array_backend.single_device(kernel)
     assert embed.bias.dtype == kernel.dtype
 
 
@@ -172,7 +172,7 @@ def test_normal_numbers_are_drawn_again_beyond_two_deviations():
 def test_columns_of_indices_out_of_range_are_nan_where_they_cannot_be_read(monkeypatch, size):
     monkeypatch.setattr(NumPy, "is_compiling", True)
     table = np.arange(2.0 * size).reshape(2, size)
-    got = embedding_lookup("ids", np.asarray([-1, 0, size - 1, size]), table, space_of(x=table))
+    got = embedding_lookup("ids", np.asarray([-1, 0, size - 1, size]), table, get_backend(x=table))
     np.testing.assert_array_equal(got, [[np.nan, *row[[0, -1]], np.nan] for row in table])
 
 

@@ -65,10 +65,10 @@ def by_loops(features, point):
     weights = np.broadcast_to(features.weights, len(table)).tolist()
     phases = np.broadcast_to(features.phases, len(table)).tolist()
     digits = features.digits if isinstance(features.digits, tuple) else (features.digits,)
-    waves = list(zip(*(text.split() for text in digits), strict=True))
+    sinusoids = list(zip(*(text.split() for text in digits), strict=True))
     sines, cosines = [], []
     with mpmath.workdps(60):
-        for wave, weight, phase in zip(waves, weights, phases, strict=True):
+        for wave, weight, phase in zip(sinusoids, weights, phases, strict=True):
             cycles = (mpmath.mpf(c) * mpmath.mpf(x) for c, x in zip(wave, point, strict=True))
             angle = 2 * mpmath.pi * mpmath.fsum(cycles) + mpmath.mpf(phase)
             size = mpmath.sqrt(mpmath.mpf(weight))
@@ -192,9 +192,9 @@ def test_families_equal_their_formulas():
     x, p = RNG.uniform(-1e6, 1e6, (3, 5)), RNG.uniform(-1e6, 1e6, (2, 4))
     whole = np.rint(x).astype(np.int64)
     for points in (x, whole, x.astype(np.float32)):
-        waves = FourierFeatures.sinusoidal(64, 500)
+        sinusoids = FourierFeatures.sinusoidal(64, 500)
         for arrangement in ("interleaved", "concatenated"):
-            got = replace(waves, arrangement=arrangement).encode(points)
+            got = replace(sinusoids, arrangement=arrangement).encode(points)
             expected = sinusoidal_encoding(points, 64, base=500, arrangement=arrangement)
             np.testing.assert_array_equal(got, expected)
         lengths = [0.3, 7, 365.25]
@@ -395,9 +395,9 @@ def test_floats_are_the_numbers_that_they_are():
 
 @pytest.mark.parametrize("by", [1_700_000_000_123_456_789, -(2**53) - 1])
 def test_far_integers_move_exactly(by):
-    waves = FourierFeatures.sinusoidal(8)
+    sinusoids = FourierFeatures.sinusoidal(8)
     zero, plane = np.asarray([0]), FourierFeatures([[1.0, 0.5], [0.25, 3.0]])
-    moved = waves.shift(waves.encode(zero), by)
-    np.testing.assert_allclose(moved, waves.encode(np.asarray([by])), rtol=0, atol=1e-12)
+    moved = sinusoids.shift(sinusoids.encode(zero), by)
+    np.testing.assert_allclose(moved, sinusoids.encode(np.asarray([by])), rtol=0, atol=1e-12)
     moved = plane.shift(plane.encode(np.zeros(2, dtype=int)), [by, 3])
     np.testing.assert_allclose(moved, plane.encode(np.asarray([by, 3])), rtol=0, atol=1e-12)

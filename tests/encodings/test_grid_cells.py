@@ -22,7 +22,7 @@ def directions(kind):
     return [(1, 0), (-half, high), (-half, -high)] if kind == "theory" else [(1, 0), (0, 1)]
 
 
-def waves(x, y, wavelengths, kind, digits):
+def sinusoids(x, y, wavelengths, kind, digits):
     """Section 4: sine and cosine of each direction at each scale."""
     with mpmath.workdps(digits):
         features = []
@@ -37,7 +37,7 @@ def by_loops(points, wavelengths, kind, digits=60):
     out = np.zeros((len(directions(kind)) * 2 * len(wavelengths), *points.shape[1:]))
     for place in product(*map(range, points.shape[1:])):
         x, y = (points[(c, *place)].item() for c in range(2))
-        out[(slice(None), *place)] = waves(x, y, wavelengths, kind, digits)
+        out[(slice(None), *place)] = sinusoids(x, y, wavelengths, kind, digits)
     return out
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import spherical_encoding, spherical_truncation_error
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings import sphere
 
 RNG = np.random.default_rng(0)
@@ -342,7 +342,7 @@ def test_a_float32_has_whole_degrees_up_to_two_to_the_23():
 def test_multiples_of_far_quadrants_are_exact():
     """Also where a multiple of their number is beyond the integers of a float."""
     far = np.asarray([90.0, 2.0**52 // 360 * 360 - 270, 450 - 2.0**52 // 360 * 360])
-    cos, sin = sphere._cos_sin_of_multiples(far, 1023, "degrees", space_of(x=far))
+    cos, sin = sphere._cos_sin_of_multiples(far, 1023, "degrees", get_backend(x=far))
     np.testing.assert_array_equal(cos, np.tile([[1], [0], [-1], [0]], (256, 3)))
     np.testing.assert_array_equal(sin, np.tile([[0], [1], [0], [-1]], (256, 3)))
 

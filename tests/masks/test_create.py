@@ -11,7 +11,7 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 
 lengths_strategy = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
@@ -214,7 +214,7 @@ def test_mask_of_this_library_in_another_layout():
 
 def test_lengths_above_are_found_where_values_can_be_read(backend):
     lengths = backend.array([9, 2])
-    if not (backend.reads_values and space_of(lengths=lengths).is_on_host(lengths)):
+    if not (backend.reads_values and get_backend(lengths=lengths).is_on_host(lengths)):
         # Neither dask nor a traced function has the values, and a device is not waited for; the
         # mask hides nothing then.
         mask = create_padding_mask(lengths, 4)

@@ -28,13 +28,13 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings.arguments.spans import span_of
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arguments.spans import index_ranges
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.masks import mask as mask_module
 from positional_embeddings.masks import points
 from positional_embeddings.masks.mask import OrMask
-from positional_embeddings.masks.points import Consecutive, Points, _in_small_integers
+from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, _in_small_integers
 from positional_embeddings.masks.ranges import (
     complement,
     count_positions,
@@ -84,7 +84,7 @@ EXAMPLES = [
 EXAMPLES = list(dict.fromkeys(EXAMPLES))
 
 
-def shown(ranges, size):
+def format_value(ranges, size):
     """Return which numbers below `size` ranges hold."""
     inside = np.zeros(size, dtype=bool)
     for start, stop in ranges:
@@ -142,10 +142,10 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._reach(((start, stop),), n)
-    assert seen.seen_by_any == mask.key_ranges(start, stop, n)
-    assert not (visible.any(axis=(0, 2)) & ~shown(seen.seen_by_any, n)).any()
-    assert visible.all(axis=(0, 2))[shown(seen.seen_by_all, n)].all()
+    seen = mask._visible_keys(((start, stop),), n)
+    assert seen.any_query == mask.key_ranges(start, stop, n)
+    assert not (visible.any(axis=(0, 2)) & ~format_value(seen.any_query, n)).any()
+    assert visible.all(axis=(0, 2))[format_value(seen.every_query, n)].all()
 
 
 # But those of a number for each position, or of a user's function.
@@ -159,9 +159,9 @@ def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     expected = element_by_element(hides, q_len, n, start)
     dense = mask.dense(q_len, n, offset=start)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
-    seen = mask._reach(((start, start + q_len),), n)
-    assert not (~expected.all(axis=(0, 2)) & ~shown(seen.seen_by_any, n)).any()
-    assert not expected[:, shown(seen.seen_by_all, n)].any()
+    seen = mask._visible_keys(((start, start + q_len),), n)
+    assert not (~expected.all(axis=(0, 2)) & ~format_value(seen.any_query, n)).any()
+    assert not expected[:, format_value(seen.every_query, n)].any()
 
 
 single = sorted(name for name, sample in MASKS.items() if sample.is_tight)
@@ -173,9 +173,9 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._reach(((start, stop),), n)
-    np.testing.assert_array_equal(shown(seen.seen_by_any, n), visible.any(axis=(0, 2)))
-    np.testing.assert_array_equal(shown(seen.seen_by_all, n), visible.all(axis=(0, 2)))
+    seen = mask._visible_keys(((start, stop),), n)
+    np.testing.assert_array_equal(format_value(seen.any_query, n), visible.any(axis=(0, 2)))
+    np.testing.assert_array_equal(format_value(seen.every_query, n), visible.all(axis=(0, 2)))
 
 
 @given(data=st.data(), n=st.integers(1, 12))
@@ -203,17 +203,24 @@ def test_key_ranges_of_dilation_and_segments(data, n):
 def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
     q, ranges = np.arange(*queries), [(0, 2), (5, 6), (6, 8), (100, 400), (500, 501)]
     k = np.concat([np.arange(*own) for own in ranges])
-    hidden = mask._between(span_of(queries), span_of(*ranges), Consecutive(0, 501), space_of(q=q))
+    hidden = mask._between(
+        index_ranges(queries), index_ranges(*ranges), ImplicitPositions(0, 501), get_backend(q=q)
+    )
     assert np.array_equal(hidden[..., 0], mask(q[:, None], k[None, :]))
 
 
 @pytest.mark.parametrize("shape", [(501,), (501, 2)])
 def test_documents_of_keys_of_several_ranges(backend, shape):
     ids = np.random.default_rng(0).integers(-1, 3, shape)
-    mask, space = SegmentMask(ids), space_of(q=backend.array([0]))
+    mask, array_backend = SegmentMask(ids), get_backend(q=backend.array([0]))
     for ranges in ([(0, 2), (100, 400)], [(0, 2), (5, 6), (100, 400)]):
         k = np.concat([np.arange(*own) for own in ranges])
-        hidden = mask._between(span_of((310, 320)), span_of(*ranges), Consecutive(0, 501), space)
+        hidden = mask._between(
+            index_ranges((310, 320)),
+            index_ranges(*ranges),
+            ImplicitPositions(0, 501),
+            array_backend,
+        )
         of_query, of_key = (ids.reshape(501, -1)[at] for at in (np.arange(310, 320), k))
         expected = (of_query[:, None] != of_key) | (of_query[:, None] < 0)
         np.testing.assert_array_equal(backend.numpy(hidden), expected)
@@ -274,7 +281,7 @@ def test_windows_that_are_joined_are_evaluated_once(monkeypatch):
 
 def test_small_numbers_are_compared():
     def compared(q, k, ranges=None):
-        k = Points(np.atleast_2d(k)[..., None], space_of(k=k), None, ranges)
+        k = PositionBlock(np.atleast_2d(k)[..., None], get_backend(k=k), None, ranges)
         return [(x.dtype, x.shape) for x in _in_small_integers(k, q[:, None, None])]
 
     queries = np.asarray([10**6, 10**6 + 1])
@@ -308,10 +315,10 @@ REACHES = [
 ]
 
 
-@pytest.mark.parametrize(("mask", "queries", "by_any", "by_all"), REACHES)
-def test_keys_that_some_and_that_all_queries_see(mask, queries, by_any, by_all):
-    assert mask.key_ranges(*queries, 20) == by_any
-    assert mask._reach((queries,), 20) == (by_any, by_all)
+@pytest.mark.parametrize(("mask", "queries", "any_query", "every_query"), REACHES)
+def test_keys_that_some_and_that_all_queries_see(mask, queries, any_query, every_query):
+    assert mask.key_ranges(*queries, 20) == any_query
+    assert mask._visible_keys((queries,), 20) == (any_query, every_query)
 
 
 @pytest.mark.parametrize("batches", [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1)])
@@ -347,14 +354,14 @@ def test_key_ranges_of_rows_of_a_grid(window):
             expected = near[start:stop].any(axis=0)
             if row[start] != row[stop - 1]:
                 expected = np.repeat(expected.reshape(shape).any(axis=1), 3)
-            found = shown(mask.key_ranges(start, stop, 15), 15)
+            found = format_value(mask.key_ranges(start, stop, 15), 15)
             np.testing.assert_array_equal(found, expected)
 
 
 def test_lengths_that_the_host_does_not_know_may_be_0(backend):
     lengths = backend.array([0, 2])
-    assert PaddingMask(lengths)._reach(((0, 1),), 4).seen_by_all == ()
-    assert PrefixMask(lengths)._reach(((-2, -1),), 4).seen_by_all == ()
+    assert PaddingMask(lengths)._visible_keys(((0, 1),), 4).every_query == ()
+    assert PrefixMask(lengths)._visible_keys(((-2, -1),), 4).every_query == ()
 
 
 def test_key_ranges_of_a_window_with_global_tokens_stay_few():
@@ -385,7 +392,7 @@ def test_key_ranges_do_not_go_through_queries_and_rows():
         (10**9, 10**9 + 5),
     )
     assert SegmentMask([0, 0, 1]).key_ranges(0, 10**5000, 10**5000) == ((0, 3),)
-    assert SegmentMask([0, 0, 1])._reach(((0, 2),), 10**5000) == (((0, 2),), ((0, 2),))
+    assert SegmentMask([0, 0, 1])._visible_keys(((0, 2),), 10**5000) == (((0, 2),), ((0, 2),))
     assert NeighbourhoodMask((2,) * 40, 0).key_ranges(1, 2**40 - 1, 2**40) == ((0, 2**40),)
     # Many rows of which a part is seen are one range.
     tall = NeighbourhoodMask((2**30, 4), (2**30, 1))
@@ -443,7 +450,7 @@ def test_masks_of_the_host_serve_every_library(backend):
 
 def test_the_library_of_a_mask_is_that_of_its_arrays(backend):
     mask = PaddingMask(backend.array([1, 2])) | CausalMask()
-    assert space_of(mask=mask.dense(3)).xp is backend.xp
+    assert get_backend(mask=mask.dense(3)).xp is backend.xp
     if backend.name != "numpy":
         with pytest.raises(TypeError, match="lengths` is an array"):
             mask.dense(3, xp=np)
@@ -646,15 +653,17 @@ numbers = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4)
 @given(numbers, numbers)
 def test_ranges_are_sets_of_numbers(first, second):
     a, b = (unite((start, stop) for start, stop in pairs) for pairs in (first, second))
-    of_a, of_b = shown(a, 9), shown(b, 9)
-    np.testing.assert_array_equal(of_a, shown(unite(first), 9))
+    of_a, of_b = format_value(a, 9), format_value(b, 9)
+    np.testing.assert_array_equal(of_a, format_value(unite(first), 9))
     for start, stop in first:
         assert of_a[start:stop].all()
-    np.testing.assert_array_equal(shown(unite(a + b), 9), of_a | of_b)
-    np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
-    np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
+    np.testing.assert_array_equal(format_value(unite(a + b), 9), of_a | of_b)
+    np.testing.assert_array_equal(format_value(intersect(a, b), 9), of_a & of_b)
+    np.testing.assert_array_equal(format_value(complement(a, 9), 9), ~of_a)
     assert count_positions(a) == of_a.sum()
-    np.testing.assert_array_equal(np.flatnonzero(shown(shift(a, 3), 12)) - 3, np.flatnonzero(of_a))
+    np.testing.assert_array_equal(
+        np.flatnonzero(format_value(shift(a, 3), 12)) - 3, np.flatnonzero(of_a)
+    )
     if some := [(start, stop - 1) for start, stop in first if start < stop]:
         assert unite_arrays(*np.asarray(some).T) == a
 
@@ -670,7 +679,7 @@ def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):
 
 def test_the_namespace_of_a_dense_mask(backend):
     dense = CausalMask().dense(2, xp=backend.xp, device=backend.device)
-    assert space_of(dense=dense).xp is backend.xp
+    assert get_backend(dense=dense).xp is backend.xp
 
 
 FAR = {8: 2**61 - 1, 4: 2**29 - 1}  # by the bytes of an integer: a quarter of the largest
@@ -715,7 +724,7 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
     unsigned = "uint64" if backend.has_int64 else "uint32"
     if not (
         backend.reads_values
-        and space_of(near=near).is_on_host(near)
+        and get_backend(near=near).is_on_host(near)
         and hasattr(backend.xp, unsigned)
     ):
         return

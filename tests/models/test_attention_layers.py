@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.models.facts import facts_of
+from positional_embeddings.models.model_types import get_model_type
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
 RNG = np.random.default_rng(0)
@@ -160,7 +160,7 @@ SIZES = {"num_attention_heads": 4, "hidden_size": 32, "num_hidden_layers": 4}
 
 
 def layers_of(model_type, layout=None, **config):
-    attention = facts_of(model_type).attention or {}
+    attention = get_model_type(model_type).attention or {}
     heads = {"num_key_value_heads": 2} if "num_key_value_heads" in attention.values() else {}
     config = {"max_position_embeddings": 64} | heads | SIZES | config
     return pe.attention_layers(config | {"model_type": model_type}, layout=layout)

@@ -1,6 +1,6 @@
 """Which configurations of Hugging Face are read, and which are refused.
 
-`test_facts.py` compares every model of transformers with its own code.
+`test_model_types.py` compares every model of transformers with its own code.
 """
 
 import json
@@ -19,7 +19,7 @@ from positional_embeddings import (
     YaRNScaling,
     grid_positions,
 )
-from positional_embeddings.models.facts import facts_of
+from positional_embeddings.models.model_types import get_model_type
 
 SIZES = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = {"model_type": "llama"} | SIZES
@@ -48,7 +48,7 @@ def test_layouts(model_type, layout):
     config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
     config["rope_parameters"] = {"rope_type": "default"}
     expected = RoPE(64, 8192, 1e4, layout=layout)
-    facts = facts_of(facts_of(model_type).text or model_type)
+    facts = get_model_type(get_model_type(model_type).text or model_type)
     config |= {"qk_rope_head_dim": 64} if "qk_rope_head_dim" in facts.reads else {}
     if facts.mrope_section:
         config["rope_parameters"] |= {"mrope_section": [8, 12, 12]}

@@ -6,7 +6,7 @@ import pytest
 
 from positional_embeddings import NTKScaling, RoPE, YaRNScaling, attention_layers
 from positional_embeddings.models.configuration import read_config
-from positional_embeddings.models.facts import facts_of, models
+from positional_embeddings.models.model_types import get_model_type, models
 
 HEAD = {"head_dim": 64, "max_position_embeddings": 8192}
 LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
@@ -14,7 +14,7 @@ LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
 
 def of_type(model_type):
     """Return the configuration of a model of two layers, with the keys that its type reads."""
-    own = {} if "head_dim" in facts_of(model_type).reads else {"head_dim"}
+    own = {} if "head_dim" in get_model_type(model_type).reads else {"head_dim"}
     return {key: x for key, x in LLAMA.items() if key not in own} | {"model_type": model_type}
 
 

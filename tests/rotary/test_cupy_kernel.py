@@ -18,12 +18,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.rotate import (
     RotationPlan,
-    kernel_for,
+    compiled_kernel_for,
     rotate,
 )
 
@@ -242,7 +242,7 @@ def check(library, case):
 
 
 def rotation(x, axis, layout, way=None):
-    return RotationPlan(space_of(x=x), axis, layout, way)
+    return RotationPlan(get_backend(x=x), axis, layout, way)
 
 
 def plain(x, cos, sin, axis, layout, **options):
@@ -345,7 +345,7 @@ def test_rope_uses_them(library, dtype, layout):
         RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2, fused=choice)
         for choice in (False, None, True)
     )
-    assert kernel_for(x, space_of(x=x)) is cupy_kernel.rotate_cupy
+    assert compiled_kernel_for(x, get_backend(x=x)) is cupy_kernel.rotate_cupy
     for options in ({}, {"offset": 3}, {"inverse": True}):
         expected = bits(plain(x, **options))
         assert bits(default(x, **options)) == bits(fused(x, **options)) == expected
@@ -353,11 +353,11 @@ def test_rope_uses_them(library, dtype, layout):
 
 def test_what_has_no_kernel(library):
     x = library.array(np.zeros((8, 5), "int32"))
-    assert kernel_for(x, space_of(x=x)) is None
+    assert compiled_kernel_for(x, get_backend(x=x)) is None
     x = library.array(np.zeros((8, 5), "float32"))
     out = library.array(np.zeros((8, 5), "float64"))
     with pytest.raises(TypeError, match="and bfloat16 on CuPy"):
-        kernel_for(x, space_of(x=x), out, fused=True)
+        compiled_kernel_for(x, get_backend(x=x), out, fused=True)
 
 
 def test_angles_of_another_precision(library):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.rotary import rotate
 from positional_embeddings.rotary.kernels.merge_axes import merged_axes
 
@@ -160,20 +160,20 @@ def test_which_arrays_a_kernel_rotates(monkeypatch):
         raise AssertionError
 
     x = np.zeros((8, 5))
-    space, out = space_of(x=x), np.empty_like(x)
+    array_backend, out = get_backend(x=x), np.empty_like(x)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: kernel)
     monkeypatch.setattr(rotate, "STREAMED_BYTES", x.nbytes)
-    assert rotate.rotator_for(x[:, :4], 0, RoPE(8, 5), space) is kernel
+    assert rotate.choose_kernel(x[:, :4], 0, RoPE(8, 5), array_backend) is kernel
     short = x[:, :4]
     for array, given in ((x, x), (short, None), (short, out[:, :4])):
-        assert rotate.kernel_for(array, space, given) is kernel
+        assert rotate.compiled_kernel_for(array, array_backend, given) is kernel
     for given in (None, out):
-        past_caches = rotate.kernel_for(x, space, given)
+        past_caches = rotate.compiled_kernel_for(x, array_backend, given)
         assert (past_caches.func, past_caches.keywords) == (kernel, {"stream": True})
-    assert rotate.kernel_for(x, space, fused=False) is None
+    assert rotate.compiled_kernel_for(x, array_backend, fused=False) is None
     unaligned = np.zeros(x.nbytes + 1, dtype="uint8")[1:].view("float64").reshape(x.shape)
     for other in (x.view(type("Marked", (np.ndarray,), {})), unaligned, strict.ones((8, 5))):
-        assert rotate.kernel_for(other, space_of(x=other)) is None
+        assert rotate.compiled_kernel_for(other, get_backend(x=other)) is None
 
 
 def merged(x, out, axis, layout, longest=np.inf):
@@ -265,7 +265,7 @@ def test_where_nothing_can_be_kept_on_disk(numba_kernel, monkeypatch):
 @pytest.mark.library("numba")
 def test_where_numba_is_switched_off(numba_kernel, monkeypatch):
     monkeypatch.setattr(numba_kernel.numba.config, "DISABLE_JIT", True)
-    assert rotate.kernel_for(BASE, space_of(x=BASE)) is None
+    assert rotate.compiled_kernel_for(BASE, get_backend(x=BASE)) is None
 
 
 @pytest.mark.library("numba")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)
@@ -232,9 +232,9 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 8)
     x = np.ones((8, 10))
     table = np.ones((4, 10))
-    assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) > 1
+    assert len(list(rotate._blocks(x, table, 0, get_backend(x=x)))) > 1
     monkeypatch.setattr(NumPy, "is_on_host", lambda *_: False)
-    assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) == 1
+    assert len(list(rotate._blocks(x, table, 0, get_backend(x=x)))) == 1
 
 
 @pytest.mark.parametrize(("order", "lengths"), [("C", (1, 4, 4)), ("F", (3, 5, 1))])
@@ -243,7 +243,7 @@ def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
 ):
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 16)
     x = np.zeros((3, 40, 8), order=order)  # (batch, seq, head)
-    blocks = list(rotate._blocks(x, np.zeros((1, 40, 4)), 2, space_of(x=x)))
+    blocks = list(rotate._blocks(x, np.zeros((1, 40, 4)), 2, get_backend(x=x)))
     assert tuple(part.stop - part.start for part in blocks[0][0]) == lengths
     parts = [str(part_of_table) for _, part_of_table in blocks]
     assert len(list(groupby(parts))) == len(set(parts))
@@ -264,8 +264,8 @@ def test_blocks_without_strides(monkeypatch):
 
 
 def test_memory_that_cannot_be_compared():
-    space = replace(new_space(), xp=object())
-    assert space.shares_memory(np.ones(3), np.ones(3))
+    array_backend = replace(backend_for(), xp=object())
+    assert array_backend.shares_memory(np.ones(3), np.ones(3))
 
 
 def test_out_on_another_device():
@@ -319,16 +319,16 @@ def test_a_few_vectors_again_and_again(shape, dtype):
 
 
 def test_few_vectors_are_rotated_at_once(monkeypatch):
-    """All of their features, and no more numbers than `MOST_DOUBLED_NUMBERS`."""
-    shapes, rotate_doubled = [], rotate.rotate_doubled
+    """All of their features, and no more numbers than `MAX_FULL_WIDTH_SIZE`."""
+    shapes, rotate_full_width = [], rotate.rotate_full_width
 
     def rotate_at_once(x, *rest, **options):
         shapes.append(x.shape)
-        rotate_doubled(x, *rest, **options)
+        rotate_full_width(x, *rest, **options)
 
-    monkeypatch.setattr(rotate, "MOST_DOUBLED_NUMBERS", 40)
+    monkeypatch.setattr(rotate, "MAX_FULL_WIDTH_SIZE", 40)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: None)
-    monkeypatch.setattr(rotate, "rotate_doubled", rotate_at_once)
+    monkeypatch.setattr(rotate, "rotate_full_width", rotate_at_once)
     for shape, rotary_dim in (((8, 5), None), ((8, 5), 6), ((8, 6), None), ((2, 20), None)):
         x, table = np.ones(shape), np.ones(((rotary_dim or shape[0]) // 2, shape[1]))
         apply_rope(x, table, table, rotary_dim=rotary_dim)
@@ -349,10 +349,10 @@ def test_a_second_call_looks_nothing_up(monkeypatch):
     for call in calls:
         call(out=out)
 
-    def rotator_for(*_arguments, **_options):
+    def choose_kernel(*_arguments, **_options):
         raise AssertionError
 
-    monkeypatch.setattr(rotate, "rotator_for", rotator_for)
+    monkeypatch.setattr(rotate, "choose_kernel", choose_kernel)
     for call, rotated in zip(calls, expected, strict=True):
         np.testing.assert_array_equal(call(), rotated)
         np.testing.assert_array_equal(call(out=out), rotated)

@@ -353,7 +353,7 @@ def test_errors_far_from_samples(name):
         found = smoothed(factors, samples, samples.x, [ridge], kept)
         own = noise * (1 / samples.repeats + found.squares)
         missed = (found.mean[0] - samples.y) ** 2 - own
-        return np.array([(missed / spread[:, None]).mean(axis=0), found.distance, found.lean])
+        return np.array([(missed / spread[:, None]).mean(axis=0), found.distance, found.asymmetry])
 
     rows = [errors(0.0, 0)]
     rows.append(np.zeros((3, np.count_nonzero(samples.repeats > 1))))
@@ -369,7 +369,7 @@ def test_errors_far_from_samples(name):
     q = rng.uniform(-1, 11, (columns, 20))
     found = smoothed(factors, samples, q, [ridge])
     around, aside = (fit.predict(found.distance) for fit in fits)
-    beyond = spread[:, None] * ((1 - found.lean) * around + found.lean * aside)
+    beyond = spread[:, None] * ((1 - found.asymmetry) * around + found.asymmetry * aside)
     most = spread[:, None] + (found.mean[0] - level) ** 2
     assert beyond.max() > 0
     for measurements, kind in ((1, True), (0, "mean")):

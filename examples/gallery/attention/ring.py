@@ -21,6 +21,6 @@ for number, positions in enumerate(held):
     table[: positions.size, number] = np.where(positions < 0, np.nan, positions)
 
 figure, ax = plt.subplots(figsize=(8, 3.2))
-shown = ax.imshow(table, aspect="auto", origin="lower")
+format_value = ax.imshow(table, aspect="auto", origin="lower")
 ax.set(xlabel="step", ylabel="slot", title="two sinks, and ten slots in turns")
-figure.colorbar(shown, label="position")
+figure.colorbar(format_value, label="position")

@@ -26,9 +26,9 @@ photo.set(xticks=np.arange(0, 640, 32) - 0.5, yticks=np.arange(0, 416, 32) - 0.5
 photo.tick_params(labelbottom=False, labelleft=False, length=0)
 photo.grid(visible=True, color="white", linewidth=0.4)
 photo.set_title("416 x 640 pixels, 13 x 20 patches")
-shown = like.imshow(similarity, vmin=0, vmax=1)
+format_value = like.imshow(similarity, vmin=0, vmax=1)
 like.set(title="similarity to one patch", xlabel="column", ylabel="row")
 for ax, size in ((photo, 32), (like, 1)):
     at = ((6 - 0.5 * (size == 1)) * size, (4 - 0.5 * (size == 1)) * size)
     ax.add_patch(plt.Rectangle(at, size, size, fill=False, edgecolor="#d55e00", linewidth=2))
-figure.colorbar(shown, ax=like, label="cosine similarity")
+figure.colorbar(format_value, ax=like, label="cosine similarity")

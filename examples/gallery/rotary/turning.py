@@ -18,6 +18,6 @@ turned = rope(np.repeat(vector[:, None], 60, axis=1))
 figure, axes = plt.subplots(1, 4, figsize=(10, 2.9), sharex=True, sharey=True)
 for pair, ax in enumerate(axes):
     x, y = turned[pair], turned[pair + 4]  # layout "half": features i and i + 4
-    shown = ax.scatter(x, y, c=np.arange(60), s=16)
+    format_value = ax.scatter(x, y, c=np.arange(60), s=16)
     ax.set(title=f"pair {pair}", aspect="equal", xlabel=f"features {pair} and {pair + 4}")
-figure.colorbar(shown, ax=axes, label="position")
+figure.colorbar(format_value, ax=axes, label="position")

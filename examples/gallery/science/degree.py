@@ -26,12 +26,12 @@ for degree in degrees:
     scores.append(cross_val_score(model, places, airports.alt, cv=folds).mean())
 
 figure, (spots, curve) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1.4, 1))
-shown = spots.scatter(airports.lon, airports.lat, c=airports.alt, s=5, vmax=7000)
+format_value = spots.scatter(airports.lon, airports.lat, c=airports.alt, s=5, vmax=7000)
 spots.set(
     xlabel="longitude (degrees east)",
     ylabel="latitude (degrees north)",
     title="airports of the USA",
 )
-figure.colorbar(shown, ax=spots, label="altitude (feet)")
+figure.colorbar(format_value, ax=spots, label="altitude (feet)")
 curve.plot(degrees, scores, "o-")
 curve.set(xlabel="degree", ylabel="R2 of airports held out", title="cross-validation")

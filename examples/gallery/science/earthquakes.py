@@ -19,10 +19,10 @@ north, east = np.meshgrid(np.linspace(-38, -11, 80), np.linspace(166, 188, 66), 
 depth = model.predict(np.column_stack([north.ravel(), east.ravel()])).reshape(north.shape)
 
 figure, (raw, smooth) = plt.subplots(1, 2, figsize=(9, 4), sharex=True, sharey=True)
-shown = raw.scatter(
+format_value = raw.scatter(
     quakes.long, quakes.lat, c=quakes.depth, s=6, cmap="viridis_r", vmin=0, vmax=700
 )
 smooth.pcolormesh(east, north, depth, cmap="viridis_r", vmin=0, vmax=700)
 raw.set(title="measured", ylabel="latitude (degrees north)", xlabel="longitude (degrees east)")
 smooth.set(title="smoothed", xlabel="longitude (degrees east)")
-figure.colorbar(shown, ax=smooth, label="depth (km)")
+figure.colorbar(format_value, ax=smooth, label="depth (km)")

@@ -8,13 +8,13 @@ from math import pi, prod
 from positional_embeddings.angles.cupy_kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 # Where tables are made, whatever library asks for them; it computes in float64.
-HOST = new_space()
+HOST = backend_for()
 
 # Steps to a cycle; an eighth on both sides is wanted, and some to spare.
 STEPS_OF_A_CYCLE = 8192
@@ -64,7 +64,7 @@ def cos_sin(
     positions: ArrayT,
     frequencies: Frequencies,
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     factor: float | Array = 1.0,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
@@ -73,18 +73,18 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    if space.compiles_kernels:
-        parts = frequency_parts(frequencies, space)
-        both = cos_sin_by_kernel(positions[None, ...], parts, dtype, space, factor)
+    if backend.has_cuda_kernels:
+        parts = frequency_parts(frequencies, backend)
+        both = cos_sin_by_kernel(positions[None, ...], parts, dtype, backend, factor)
         return both[0, ...], both[1, ...]
-    return cos_sin_of_sum([positions], [frequencies], dtype, space, factor)
+    return cos_sin_of_sum([positions], [frequencies], dtype, backend, factor)
 
 
 def cos_sin_of_sum(
     coordinates: Sequence[ArrayT],
     frequencies: Sequence[Frequencies],
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     factor: float | Array,
     index: Array = None,
 ) -> tuple[ArrayT, ArrayT]:
@@ -98,11 +98,11 @@ def cos_sin_of_sum(
     float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
     dropped as soon as they come.
     """
-    xp, space = space.xp, space.computing_in(space.widest)
-    grid, bits = (2**21, 31) if space.dtype == xp.float64 else (2**12, 11)
+    xp, backend = backend.xp, backend.computing_in(backend.widest)
+    grid, bits = (2**21, 31) if backend.dtype == xp.float64 else (2**12, 11)
 
     def columns(rows: Sequence[Sequence[float]], like: Array) -> list[Array]:
-        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
+        arrays = (xp.asarray(row, dtype=backend.dtype, device=backend.device) for row in rows)
         return [array[(slice(None), *(None,) * (like.ndim - 1))] for array in arrays]
 
     coarse: Array = 0.0
@@ -110,7 +110,7 @@ def cos_sin_of_sum(
     fine: Array = 0.0
     for positions, row in zip(coordinates, frequencies, strict=True):
         cycles = in_cycles(row)
-        limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
+        limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, backend)
         for numbers, exponent in limbs:
             limb = by_frequency(numbers, index, xp)
             upper, middle, lower = columns(exact_parts(row, grid, exponent), limb)
@@ -126,7 +126,7 @@ def cos_sin_of_sum(
             coarse, fine = _fractional(coarse + carry, xp), fine - carry
     quadrant = xp.round(4 * (coarse + medium + fine))
     phase = (coarse - quadrant / 4) + medium
-    return cos_sin_of_phase(phase, fine, quadrant, dtype, space, factor)
+    return cos_sin_of_phase(phase, fine, quadrant, dtype, backend, factor)
 
 
 def fill_cos_sin_of_sum(
@@ -175,22 +175,22 @@ def cos_sin_of_phase(
     phase_lo: Array,
     quadrant: Array,
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     factor: float | Array = 1.0,
 ) -> tuple[Array, Array]:
     """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
 
     The phase, in cycles from that quadrant, comes in two parts, the second one small.
     """
-    xp = space.xp
-    if space.dtype == xp.float64:
+    xp = backend.xp
+    if backend.dtype == xp.float64:
         cos, sin = _cos_sin_float64(phase_hi, phase_lo, xp)
     else:
-        cos, sin = _cos_sin_float32(phase_hi, phase_lo, space)
+        cos, sin = _cos_sin_float32(phase_hi, phase_lo, backend)
     cos, sin = add_quadrants(cos, sin, quadrant, xp)
     if not (isinstance(factor, int | float) and factor == 1):
         cos, sin = cos * factor, sin * factor
-    return space.astype(cos, dtype), space.astype(sin, dtype)
+    return backend.astype(cos, dtype), backend.astype(sin, dtype)
 
 
 def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Array, Array]:
@@ -222,17 +222,17 @@ def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[A
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Array, Array]:
+def _cos_sin_float32(phase_hi: Array, phase_lo: Array, backend: Backend) -> tuple[Array, Array]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
     digits, what remains of the angle gives but a small correction.
     """
-    xp = space.xp
+    xp = backend.xp
     step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * STEPS_OF_A_CYCLE))
-    index = xp.astype(step, space.integer) + FARTHEST_STEP
+    index = xp.astype(step, backend.integer) + FARTHEST_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
-    rows = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in _steps())
+    rows = (xp.asarray(row, dtype=backend.dtype, device=backend.device) for row in _steps())
     taken = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
     cos, sin, cos_residual, sin_residual = taken
     angle = (2 * pi) * ((phase_hi - step / STEPS_OF_A_CYCLE) + phase_lo)
@@ -262,22 +262,22 @@ def by_frequency(numbers: Array, index: Array, xp: Namespace) -> Array:
 
 
 def _limbs(
-    positions: Array, highest: float, bits: int, space: Space
+    positions: Array, highest: float, bits: int, backend: Backend
 ) -> tuple[list[tuple[Array, int]], Array]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is a small part of a cycle of the highest frequency; integer
     positions leave none.
     """
-    xp = space.xp
+    xp = backend.xp
     if dtypes.is_dtype(positions.dtype, "integral", xp):
-        return integer_limbs(positions, bits, space), None
-    real = space.astype(positions, space.dtype)
+        return integer_limbs(positions, bits, backend), None
+    real = backend.astype(positions, backend.dtype)
     real = xp.where(xp.abs(real) <= FARTHEST_REAL_POSITION, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
     # A quotient by a power of two is exact, and has a derivative.
-    limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), space)
+    limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), backend)
     rest, exponent = real - whole, 0
     while highest * 2.0**exponent > SMALL_CYCLES:
         exponent -= bits
@@ -287,31 +287,31 @@ def _limbs(
     return limbs, rest
 
 
-def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Array, int]]:
+def integer_limbs(positions: Array, bits: int, backend: Backend) -> list[tuple[Array, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
-    xp, name = space.xp, dtypes.dtype_name(positions.dtype)
-    narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
+    xp, name = backend.xp, dtypes.dtype_name(positions.dtype)
+    narrow = {"int32"} if backend.integer == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
-    whole = positions if is_narrow else space.astype(positions, space.integer)
-    width = 32 if is_narrow or space.integer == xp.int32 else 63
-    limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, space)
+    whole = positions if is_narrow else backend.astype(positions, backend.integer)
+    width = 32 if is_narrow or backend.integer == xp.int32 else 63
+    limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, backend)
     if name == "uint64":
         # As int64 those from 2**63 on are less by 2**64.
-        limbs.append((xp.astype(whole < 0, space.dtype), 64))
+        limbs.append((xp.astype(whole < 0, backend.dtype), 64))
     return limbs
 
 
 def _limbs_of_whole(
-    whole: Array, width: int, bits: int, divide: Callable[[Array, int], Array], space: Space
+    whole: Array, width: int, bits: int, divide: Callable[[Array, int], Array], backend: Backend
 ) -> list[tuple[Array, int]]:
     """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
     limbs, exponent = [], 0
     for _ in range((width - 2) // bits):  # the last limb has room for one bit more
         rest = divide(whole, 2**bits)
-        limb = space.astype(whole - rest * 2**bits, space.dtype)
+        limb = backend.astype(whole - rest * 2**bits, backend.dtype)
         limbs.append((limb, exponent))
         whole, exponent = rest, exponent + bits
-    return [*limbs, (space.astype(whole, space.dtype), exponent)]
+    return [*limbs, (backend.astype(whole, backend.dtype), exponent)]
 
 
 def _fractional(cycles: Array, xp: Namespace) -> Array:

@@ -13,18 +13,18 @@ from typing import Any
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
-from positional_embeddings.arrays.kept import constant_array, host_cache
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 
-def frequency_parts(frequencies: Frequencies, space: Space) -> Array:
+def frequency_parts(frequencies: Frequencies, backend: Backend) -> Array:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    return constant_array(_in_fixed_point, frequencies, dtype=space.xp.float64, space=space)
+    return constant_array(_in_fixed_point, frequencies, dtype=backend.xp.float64, backend=backend)
 
 
-@host_cache
+@cached_constant
 def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
@@ -47,7 +47,7 @@ def cos_sin_by_kernel(
     positions: Array,
     parts: Array,
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     factor: float | Array,
     order: Order = "C",
 ) -> Array:
@@ -55,17 +55,17 @@ def cos_sin_by_kernel(
 
     The first axis of the positions is the axis of frequencies, or of length 1.
     """
-    xp = space.xp
+    xp = backend.xp
     integral = dtypes.is_dtype(positions.dtype, "integral", xp)
     if not integral:
-        positions = space.astype(positions, xp.float64)
+        positions = backend.astype(positions, xp.float64)
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
     table, factor = (shape[0], rows), _factor_column(factor, xp)
     if order == "F":  # neighbouring threads write neighbours
         flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
-    both = xp.empty((2, *table), dtype=dtype, device=space.device)
+    both = xp.empty((2, *table), dtype=dtype, device=backend.device)
     kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
     return xp.reshape(both.mT if order == "F" else both, (2, *shape))
 
@@ -74,17 +74,17 @@ def cos_sin_of_sum_by_kernel(
     points: Array,
     frequencies: tuple[Frequencies, ...],
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     factor: float | Array,
 ) -> Array:
     """Return cosine and sine of points (coordinate, *S) as `cos_sin_of_sum` does, in one launch."""
-    xp, count = space.xp, len(frequencies)
+    xp, count = backend.xp, len(frequencies)
     if not dtypes.is_dtype(points.dtype, "integral", xp):
-        points = space.astype(points, xp.float64)
+        points = backend.astype(points, xp.float64)
     shape, factor = points.shape[1:], _factor_column(factor, xp)
     points = xp.reshape(points, (count, prod(shape)))
-    parts = constant_array(_sum_in_fixed_point, *frequencies, dtype=xp.float64, space=space)
-    both = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=space.device)
+    parts = constant_array(_sum_in_fixed_point, *frequencies, dtype=xp.float64, backend=backend)
+    both = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=backend.device)
     sum_kernel_of(xp)(points, parts, count, points.shape[1], factor, both[0, ...], both[1, ...])
     return xp.reshape(both, (*both.shape[:2], *shape))
 
@@ -94,7 +94,7 @@ def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
     return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
 
 
-@host_cache
+@cached_constant
 def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
     """Return the five parts of frequencies (wave, coordinate)."""
     parts = np.asarray([_in_fixed_point(f) for f in frequencies])

@@ -10,9 +10,9 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.caching import cached_constant
+from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import new_space
-from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
@@ -64,9 +64,9 @@ def inverse_frequencies(
     >>> inverse_frequencies(8)
     array([1.   , 0.1  , 0.01 , 0.001])
     """
-    space = new_space(xp, device)
-    dtype = checks.float_dtype(dtype, space.widest, space)
-    return space.xp.asarray(_frequencies(dim, base), dtype=dtype, device=device)
+    backend = backend_for(xp, device)
+    dtype = checks.float_dtype(dtype, backend.widest, backend)
+    return backend.xp.asarray(_frequencies(dim, base), dtype=dtype, device=device)
 
 
 def compute_frequencies(
@@ -116,10 +116,10 @@ def compute_frequencies(
            [0.  , 0.01, 0.02]])
     """
     seq_len = checks.axis_length("seq_len", seq_len)
-    space = new_space(xp, device)
-    dtype = checks.float_dtype(dtype, space.widest, space)
+    backend = backend_for(xp, device)
+    dtype = checks.float_dtype(dtype, backend.widest, backend)
     angles = np.asarray(_frequencies(dim, base))[:, None] * np.arange(seq_len, dtype=np.float64)
-    return space.xp.asarray(angles, dtype=dtype, device=device)
+    return backend.xp.asarray(angles, dtype=dtype, device=device)
 
 
 def _frequencies(dim: int, base: float) -> list[float]:
@@ -134,14 +134,14 @@ def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
     return " ".join(next(digits[source]) for source in sources)
 
 
-@host_cache
+@cached_constant
 def in_radians(frequencies: Frequencies) -> list[float]:
     """Return frequencies in radians per position, rounded."""
     with localcontext(DIGITS):
         return [float(Decimal(cycles) * TWO_PI) for cycles in frequencies.split()]
 
 
-@host_cache
+@cached_constant
 def geometric_frequencies(
     dim: int,
     base: float,
@@ -162,7 +162,7 @@ def geometric_frequencies(
     return from_radians(radians, scale)
 
 
-@host_cache
+@cached_constant
 def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
     """Return frequencies given in radians per position, times `scale`."""
     with localcontext(DIGITS):
@@ -170,13 +170,13 @@ def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Fr
         return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
-@host_cache
+@cached_constant
 def in_cycles(frequencies: Frequencies) -> list[float]:
     """Return frequencies in cycles per position, rounded."""
     return [float(cycles) for cycles in frequencies.split()]
 
 
-@host_cache
+@cached_constant
 def exact_parts(frequencies: Frequencies, grid: int, exponent: int) -> list[list[float]]:
     """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 

@@ -19,12 +19,19 @@ from positional_embeddings.angles.frequencies import Frequencies, in_cycles
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import InputAxes, Order
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.caching import constant_array, get_or_compute, read_only, remember
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array, get_or_make, keep, read_only
-from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np, quiet
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    Dtype,
+    HostArray,
+    ignore_fp_errors,
+    np,
+)
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
 PAGE_POSITIONS = 4096
@@ -51,23 +58,25 @@ class Page:
     tables: Array
     _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
-    def views(self, x_axes: InputAxes, space: Space, *, doubled: bool) -> tuple[Array, ...]:
+    def views(self, x_axes: InputAxes, backend: Backend, *, full_width: bool) -> tuple[Array, ...]:
         """Return each table with axes that broadcast against the input."""
-        kind = x_axes.feature, x_axes.seq, len(x_axes.shape), doubled
-        make = partial(expand, self.doubled if doubled else self.tables, x_axes, space)
-        return get_or_make(self._views, kind, make)
+        kind = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width
+        make = partial(
+            align_tables, self.full_width if full_width else self.tables, x_axes, backend
+        )
+        return get_or_compute(self._views, kind, make)
 
     @cached_property
-    def doubled(self) -> HostArray:
+    def full_width(self) -> HostArray:
         """[cos, cos] and [-sin, sin], tables of NumPy for all features of the half layout.
 
         The plain tables of a long page, which would take more memory than they save time.
         """
         if self.stop - self.start > PAGE_POSITIONS:
             return self.tables  # type: ignore[no-any-return]
-        doubled = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
-        np.negative(self.tables[1], out=doubled[1, : self.tables.shape[1]])
-        return doubled  # type: ignore[no-any-return]
+        full_width = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
+        np.negative(self.tables[1], out=full_width[1, : self.tables.shape[1]])
+        return full_width  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +129,7 @@ class PositionTables:
         self,
         x_axes: InputAxes,
         positions: AnyArray | None,
-        space: Space,
+        backend: Backend,
         name: str = "positions",
         *,
         for_heads: bool = False,
@@ -132,7 +141,7 @@ class PositionTables:
         """
         if positions is None:
             return x_axes
-        shape = self._shape(positions, name, space)
+        shape = self._shape(positions, name, backend)
         heads = axes.repeats_of_positions(shape, x_axes) if for_heads else 1
         return x_axes.with_positions(shape, name, heads)
 
@@ -141,91 +150,93 @@ class PositionTables:
         x_axes: InputAxes,
         positions: AnyArray | None,
         offset: int,
-        space: Space,
+        backend: Backend,
         *,
-        doubled: bool = False,
+        full_width: bool = False,
     ) -> tuple[Array, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        `x_axes` have the positions, by `with_positions`. With `doubled`, for NumPy arrays,
-        tables that are kept are `Page.doubled`.
+        `x_axes` have the positions, by `with_positions`. With `full_width`, for NumPy arrays,
+        tables that are kept are `Page.full_width`.
         """
         if positions is not None:
             if offset:
                 checks.left_out("where `positions` are given", offset=offset)
             if x_axes.repeats > 1:
-                with space.compute_context(positions):
-                    positions = axes.repeat_for_heads(positions, x_axes.repeats, space)
-            tables = self._at_positions(positions, x_axes.order, space, doubled=doubled)
-            return expand(tables, x_axes, space)
+                with backend.compute_context(positions):
+                    positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
+            tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
+            return align_tables(tables, x_axes, backend)
         # The length of an array of NumPy is known, and none is computed later.
-        is_numpy, seq = space.xp is np, x_axes.seq
+        is_numpy, seq = backend.xp is np, x_axes.seq
         count = x_axes.shape[seq] if is_numpy else axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
-        if not is_numpy and (space.is_compiling or space.is_chunked):
+        if not is_numpy and (backend.is_compiling or backend.is_chunked):
             # Computed in the graph, which then serves every offset, and holds no tables.
-            chunks = {"chunks": (x_axes.seq_chunks,)} if space.is_chunked else {}
-            options = {"dtype": space.integer, "device": space.device, **chunks}
-            positions = space.xp.arange(offset, stop, **options)
-            positions = space.xp.broadcast_to(positions, (*self.coordinates, count))
-            return expand(self._compute(positions, x_axes.order, space), x_axes, space)
-        kind, on_device = (_precision(space), x_axes.order), () if is_numpy else space.table_key
+            chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
+            options = {"dtype": backend.integer, "device": backend.device, **chunks}
+            positions = backend.xp.arange(offset, stop, **options)
+            positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
+            return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
+        kind, on_device = (_precision(backend), x_axes.order), () if is_numpy else backend.table_key
         if on_device is None:
-            return expand(self._slice(kind, offset, stop), x_axes, space)
-        page = self._page((*kind, *on_device), offset, stop, space)
+            return align_tables(self._slice(kind, offset, stop), x_axes, backend)
+        page = self._page((*kind, *on_device), offset, stop, backend)
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
-        return tuple(map(itemgetter(index), page.views(x_axes, space, doubled=doubled)))
+        return tuple(map(itemgetter(index), page.views(x_axes, backend, full_width=full_width)))
 
-    def at_positions(self, positions: Array, order: Order, space: Space) -> Array:
+    def at_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
-        if not self._shape(positions, "positions", space):
+        if not self._shape(positions, "positions", backend):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
-        tables = self._at_positions(positions, order, space)
-        if space.xp is np:
+        tables = self._at_positions(positions, order, backend)
+        if backend.xp is np:
             return read_only(tables)
-        options = {"dtype": space.dtype, "device": space.device}
-        return space.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
+        options = {"dtype": backend.dtype, "device": backend.device}
+        return backend.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
 
-    def _shape(self, positions: Array, name: str, space: Space) -> tuple[Any, ...]:
+    def _shape(self, positions: Array, name: str, backend: Backend) -> tuple[Any, ...]:
         """Check positions, and return their shape without an axis of coordinates."""
-        checks.positions(name, positions, space)
+        checks.positions(name, positions, backend)
         leading, shape = self.coordinates, tuple(positions.shape)
         if leading and (shape[:1] != leading or len(shape) < 2):
-            what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
-            raise wrong_value(name, what, f"shape {shape}")
+            requirement = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
+            raise wrong_value(name, requirement, f"shape {shape}")
         return shape[len(leading) :]
 
     def _at_positions(
-        self, positions: Array, order: Order, space: Space, *, doubled: bool = False
+        self, positions: Array, order: Order, backend: Backend, *, full_width: bool = False
     ) -> Array:
-        tables = self._look_up(positions, order, space, doubled=doubled)
-        return self._compute(positions, order, space) if tables is None else tables
+        tables = self._look_up(positions, order, backend, full_width=full_width)
+        return self._compute(positions, order, backend) if tables is None else tables
 
     def copies_at(
-        self, x_axes: InputAxes, positions: AnyArray | None, offset: int, space: Space
+        self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a page."""
-        tables = self.at(x_axes, positions, offset, space)
+        tables = self.at(x_axes, positions, offset, backend)
         if positions is not None:  # made for the call
             return tables
-        return tuple([space.xp.astype(t, t.dtype, copy=True) for t in tables])
+        return tuple([backend.xp.astype(t, t.dtype, copy=True) for t in tables])
 
-    def at_number(self, number: float, x_axes: InputAxes, space: Space) -> tuple[Array, ...]:
+    def at_number(self, number: float, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
         """Return the tables of one position for all of an array."""
-        where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
+        where = (
+            backend if backend.is_compiling else HOST.computing_in(getattr(np, _precision(backend)))
+        )
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
-        with quiet():
-            return expand(self._exact(position, "C", where), x_axes, space)
+        with ignore_fp_errors():
+            return align_tables(self._exact(position, "C", where), x_axes, backend)
 
     def _slice(self, kind: Kind, start: int, stop: int) -> Array:
         """Return the tables of the host of `start` to before `stop`, from a page of a kind."""
         page = self._page(kind, start, stop, HOST)
         return page.tables[..., start - page.start : stop - page.start]
 
-    def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
+    def _page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
         """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
         pages = self._pages.get(kind, ())
         for i, page in enumerate(pages):
@@ -233,9 +244,9 @@ class PositionTables:
                 if i > 0:
                     self._pages[kind] = (page, *pages[:i], *pages[i + 1 :])
                 return page
-        return self._make_page(kind, start, stop, space)
+        return self._make_page(kind, start, stop, backend)
 
-    def _make_page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
+    def _make_page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
         start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
         stop = min(
@@ -245,14 +256,14 @@ class PositionTables:
         if on_device:
             tables = self._slice((precision, order), start, stop)
             tables = tables if order == "C" else tables.mT  # as rows, which a copy leaves so
-            on = {"dtype": space.dtype, "device": space.device}
-            with space.current_device(space.device, space.xp):
-                tables = space.xp.asarray(tables, copy=True, **on)
+            on = {"dtype": backend.dtype, "device": backend.device}
+            with backend.current_device(backend.device, backend.xp):
+                tables = backend.xp.asarray(tables, copy=True, **on)
             tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
-            with quiet():
+            with ignore_fp_errors():
                 tables = _join(blocks, stop - start, order, getattr(np, precision))
         new = Page(start, stop, tables)
         others = self._pages.pop(kind, ())
@@ -260,22 +271,24 @@ class PositionTables:
         # Together they are no longer than a whole table.
         lengths = accumulate(page.stop - page.start for page in pages)
         fitting = sum(length <= self.size for length in lengths)
-        keep(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
+        remember(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
         return new
 
-    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Array:
+    def _look_up(
+        self, positions: Array, order: Order, backend: Backend, *, full_width: bool
+    ) -> Array:
         """Return NumPy tables of integer positions from pages, None if that does not pay."""
-        is_integral = dtypes.is_dtype(positions.dtype, "integral", space.xp)
-        values = space.values_on_host(positions) if is_integral else None
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
+        values = backend.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
             return None
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind, longest = (_precision(space), order), max(PAGE_POSITIONS, SPARSE_SPAN * values.size)
+        kind, longest = (_precision(backend), order), max(PAGE_POSITIONS, SPARSE_SPAN * values.size)
         if high - low < longest:
             page = self._page(kind, low, high + 1, HOST)
-            tables, index = page.doubled if doubled else page.tables, values - page.start
+            tables, index = page.full_width if full_width else page.tables, values - page.start
             if order == "C":
                 tables = tables.take(index, axis=2)
             else:  # in its order in memory
@@ -296,87 +309,89 @@ class PositionTables:
             chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
         return chosen
 
-    def _compute(self, positions: Array, order: Order, space: Space) -> Array:
+    def _compute(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of any positions."""
-        if space.is_chunked:
-            return self._compute_chunks(positions, order, space)
-        xp, shape = space.xp, positions.shape[len(self.coordinates) :]
-        with space.compute_context(positions):
-            if space.compiles_kernels:
+        if backend.is_chunked:
+            return self._compute_chunks(positions, order, backend)
+        xp, shape = backend.xp, positions.shape[len(self.coordinates) :]
+        with backend.compute_context(positions):
+            if backend.has_cuda_kernels:
                 # One launch, or two if positions have coordinates.
-                parts = frequency_parts(self.frequencies, space)
-                own = by_frequency(positions, self._index(space), xp)
-                tables = cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
+                parts = frequency_parts(self.frequencies, backend)
+                own = by_frequency(positions, self._index(backend), xp)
+                tables = cos_sin_by_kernel(own, parts, backend.dtype, backend, self.factor, order)
                 if self.arrange is None:
                     return tables
-                return self._stacked(tables[0, ...], tables[1, ...], order, space)
+                return self._stacked(tables[0, ...], tables[1, ...], order, backend)
             if xp is not np or 0 in shape:
-                return self._exact(positions, order, space)
+                return self._exact(positions, order, backend)
             # In blocks, so that what is computed on the way takes little memory.
             count = prod(shape)
             most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
             flat = xp.reshape(positions, (*self.coordinates, count))
-            blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
-            tables = _join(blocks, count, order, space.dtype)
+            blocks = (self._exact(flat[..., block], "C", backend) for block in cuts(count, most))
+            tables = _join(blocks, count, order, backend.dtype)
             return xp.reshape(tables, (*tables.shape[:2], *shape))
 
-    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Array:
+    def _compute_chunks(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of chunked positions, computed in one task for each chunk."""
-        coordinates, precision = len(self.coordinates), _precision(space)
-        positions = space.rechunk(positions, {a: (positions.shape[a],) for a in range(coordinates)})
-        lengths = space.chunks(positions)[coordinates:]
+        coordinates, precision = len(self.coordinates), _precision(backend)
+        positions = backend.rechunk(
+            positions, {a: (positions.shape[a],) for a in range(coordinates)}
+        )
+        lengths = backend.chunks(positions)[coordinates:]
         # Axes of length 1 stand for the tables and their rows; coordinates take the second one.
         positions = positions[(*(None,) * (2 - coordinates), ...)]
         one = self._slice((precision, "C"), 0, 1)
-        return space.map_chunks(
+        return backend.map_chunks(
             # A copy starts empty: what this layer keeps has no place in a graph.
             partial(_tables_of_chunk, copy(self), precision, order),
             positions,
             chunks=((one.shape[0],), (one.shape[1],), *lengths),
-            dtype=space.dtype,
+            dtype=backend.dtype,
             name="position_tables",
         )
 
-    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Array:
+    def _stacked(self, cos: Array, sin: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of cosine and sine as one array, in an order in memory."""
-        xp = space.xp
+        xp = backend.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
-        if order == "C" or space.strides(tables[0]) is None:
+        if order == "C" or backend.strides(tables[0]) is None:
             return xp.stack(tables)
         # Not `unstack`, which PyTorch's `vmap` does not know.
-        rows = xp.stack([space.move_axis(table, 0, -1) for table in tables])
-        return space.move_axis(rows, -1, 1)
+        rows = xp.stack([backend.move_axis(table, 0, -1) for table in tables])
+        return backend.move_axis(rows, -1, 1)
 
-    def _exact(self, positions: Array, order: Order, space: Space) -> Array:
+    def _exact(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions; each coordinate rotates the pairs of its section."""
-        where = space.dtype, space, self.factor
-        both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
-        return self._stacked(*both, order, space)
+        where = backend.dtype, backend, self.factor
+        both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(backend))
+        return self._stacked(*both, order, backend)
 
-    def _index(self, space: Space) -> Array:
+    def _index(self, backend: Backend) -> Array:
         """Return the coordinate of each frequency as an array, None if there are no sections."""
         if self.sections is None:
             return None
-        return constant_array(list, self.sections, dtype=space.integer, space=space)
+        return constant_array(list, self.sections, dtype=backend.integer, backend=backend)
 
 
-def _precision(space: Space) -> str:
+def _precision(backend: Backend) -> str:
     """Return the dtype of NumPy's tables that a space computes with."""
-    return "float32" if space.dtype == space.xp.float32 else "float64"
+    return "float32" if backend.dtype == backend.xp.float32 else "float64"
 
 
-def expand(tables: Array, x_axes: InputAxes, space: Space) -> tuple[Array, ...]:
+def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the input."""
     is_numpy = type(tables) is np.ndarray
-    xp = np if is_numpy else space.xp
+    xp = np if is_numpy else backend.xp
     places = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
     order, index = axes.placement(places, len(x_axes.shape) + 1)
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
-    if space.xp is np:
+    if backend.xp is np:
         return tuple(expanded)
     if is_numpy:
-        with space.current_device(space.device, space.xp):
-            expanded = space.xp.asarray(expanded, dtype=space.dtype, device=space.device)
+        with backend.current_device(backend.device, backend.xp):
+            expanded = backend.xp.asarray(expanded, dtype=backend.dtype, device=backend.device)
     return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
 
 
@@ -384,10 +399,10 @@ def _tables_of_chunk(
     layer: PositionTables, precision: str, order: Order, positions: Array
 ) -> Array:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
-    space = space_of(positions=positions)
+    backend = get_backend(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
-    space = space.computing_in(getattr(space.xp, precision))
-    return layer._compute(positions, order, space)  # noqa: SLF001
+    backend = backend.computing_in(getattr(backend.xp, precision))
+    return layer._compute(positions, order, backend)  # noqa: SLF001
 
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:

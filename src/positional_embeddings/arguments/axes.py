@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import plural, shown, wrong_value
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.errors import format_value, plural, wrong_value
 from positional_embeddings.arrays.namespace import Array, Namespace, Shape
-from positional_embeddings.arrays.space import Space
 
 _USUAL_AXES = {
     "(batch, heads, seq, head)": {"feature_axis": -1, "seq_axis": -2},
@@ -25,8 +25,8 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
     if not -ndim <= number < ndim:
         if ndim == 0:
             raise wrong_value(array, "have at least one axis", "a 0-dimensional array")
-        what = f"be an axis of the {ndim}-dimensional `{array}` ({-ndim} to {ndim - 1})"
-        raise wrong_value(name, what, shown(number))
+        requirement = f"be an axis of the {ndim}-dimensional `{array}` ({-ndim} to {ndim - 1})"
+        raise wrong_value(name, requirement, format_value(number))
     return number % ndim
 
 
@@ -39,16 +39,18 @@ def feature_and_seq_axis(
 ) -> tuple[int, int]:
     """Return both axes counted from 0; 0 and 1 where they are None and the array has few axes."""
     if array.ndim < 2:
-        what = "have at least 2 axes, one of features and one of the sequence"
-        raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+        requirement = "have at least 2 axes, one of features and one of the sequence"
+        raise wrong_value(name, requirement, f"shape {tuple(array.shape)}")
     if feature_axis is None or seq_axis is None:
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
         feature_axis, seq_axis = given_or_first(options, array, name, verb)
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
-        what = f"be another axis of the {array.ndim}-dimensional `{name}` than `feature_axis`"
-        raise wrong_value("seq_axis", f"{what} = {feature_axis}", shown(seq_axis))
+        requirement = (
+            f"be another axis of the {array.ndim}-dimensional `{name}` than `feature_axis`"
+        )
+        raise wrong_value("seq_axis", f"{requirement} = {feature_axis}", format_value(seq_axis))
     return feature, seq
 
 
@@ -64,8 +66,13 @@ def given_or_first(
             f"{', '.join(f'{axis}={number[axis]}' for axis in options)} for {order}"
             for order, number in _USUAL_AXES.items()
         ]
-        what, came = f"be given for `{name}` of {array.ndim} axes", f"shape {tuple(array.shape)}"
-        raise wrong_value("` and `".join(options), what, came, f" {verb} {', or '.join(usual)}.")
+        requirement, actual = (
+            f"be given for `{name}` of {array.ndim} axes",
+            f"shape {tuple(array.shape)}",
+        )
+        raise wrong_value(
+            "` and `".join(options), requirement, actual, f" {verb} {', or '.join(usual)}."
+        )
     return or_first(*options.values())
 
 
@@ -106,10 +113,10 @@ def set_axes(layer: Any) -> None:
 def length(array: Array, axis: int, name: str = "x") -> int:
     """Return the length of an axis, which a lazy library may not know."""
     size = array.shape[axis]
-    if not checks.is_known(size):
-        what = f"have a known length on axis {axis}"
+    if not checks.is_static(size):
+        requirement = f"have a known length on axis {axis}"
         hint = "" if size is None else f" Call {name}.compute_chunk_sizes() first."  # of dask
-        raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
+        raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
     return size  # type: ignore[no-any-return]
 
 
@@ -158,17 +165,17 @@ def repeats_of_positions(shape: tuple[Any, ...], x_axes: "InputAxes") -> int:
     if (len(shape), len(x_axes.shape), x_axes.feature + x_axes.seq) != (2, 3, 1):
         return 1
     batch, whole = shape[-1], x_axes.shape[-1]
-    is_known = checks.is_known(batch) and checks.is_known(whole)
-    return whole // batch if is_known and batch > 1 and whole % batch == 0 else 1
+    is_static = checks.is_static(batch) and checks.is_static(whole)
+    return whole // batch if is_static and batch > 1 and whole % batch == 0 else 1
 
 
-def repeat_for_heads(array: Array, heads: int, space: Space) -> Array:
+def repeat_for_heads(array: Array, heads: int, backend: Backend) -> Array:
     """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch."""
     if heads == 1:
         return array
     *others, batch = array.shape
-    repeated = space.xp.broadcast_to(array[..., None, :], (*others, heads, batch))
-    return space.reshape(repeated, (*others, heads * batch))
+    repeated = backend.xp.broadcast_to(array[..., None, :], (*others, heads, batch))
+    return backend.reshape(repeated, (*others, heads * batch))
 
 
 def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Array:
@@ -217,7 +224,7 @@ class InputAxes(NamedTuple):
 
 def input_axes(
     x: Array,
-    space: Space,
+    backend: Backend,
     layer: Any,
     size_name: str,
     name: str = "x",
@@ -230,20 +237,20 @@ def input_axes(
     complex number is two of them.
     """
     check = checks.floating if complex_pairs else checks.real_floating
-    check(space.xp, **{name: x})
+    check(backend.xp, **{name: x})
     own = layer.feature_axis, layer.seq_axis
     feature, seq = feature_and_seq_axis(*own, x, name, "Make the layer with")
     shape, size = tuple(x.shape), getattr(layer, size_name)
     if dtypes.is_complex(x.dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
-        what = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
+        requirement = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
         hint = hint_of_last(feature, shape[-1] == size, "Make the layer with")
-        raise wrong_value(name, what, f"shape {shape}", hint)
-    strides = space.strides(x)
+        raise wrong_value(name, requirement, f"shape {shape}", hint)
+    strides = backend.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     order: Order = "F" if is_inner else "C"
-    return InputAxes(shape, feature, seq, order, name, space.chunks(x)[seq], (seq,))
+    return InputAxes(shape, feature, seq, order, name, backend.chunks(x)[seq], (seq,))
 
 
 def align_axes(

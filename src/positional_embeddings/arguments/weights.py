@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -52,7 +52,7 @@ class ArrayDataclass(checks.CheckedDataclass):
 
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
-) -> Space:
+) -> Backend:
     """Check the arrays that a layer was given, draw the others, and return their space.
 
     Arrays are drawn in the library and dtype, and on the device, of the given ones. The
@@ -61,34 +61,34 @@ def set_weights(
     given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
     is_drawn = len(given) < len(shapes)
     if given:
-        space = space_of(**given)
-        checks.real_floating(space.xp, **given)
+        backend = get_backend(**given)
+        checks.real_floating(backend.xp, **given)
         for name, array in given.items():
             if tuple(array.shape) != shapes[name]:
                 raise wrong_value(name, f"have shape {shapes[name]}", tuple(array.shape))
         if not is_drawn:
             checks.left_out("where every array is given", dtype=dtype, device=device, xp=xp)
-        if xp is not None and new_space(xp).xp is not space.xp:
-            raise wrong_value("xp", "be the library of the given arrays", shown(xp))
+        if xp is not None and backend_for(xp).xp is not backend.xp:
+            raise wrong_value("xp", "be the library of the given arrays", format_value(xp))
         dtype = next(iter(given.values())).dtype if dtype is None else dtype
-        device = space.device if device is None else device
+        device = backend.device if device is None else device
     else:
-        space = new_space(xp, device)
+        backend = backend_for(xp, device)
     if is_drawn or layer.rng is not None:
         generator = namespace.random_generator(layer.rng)
     if is_drawn:
-        dtype = checks.float_dtype(dtype, space.xp.float32, space)
+        dtype = checks.float_dtype(dtype, backend.xp.float32, backend)
         for name, shape in shapes.items():
             # Also for given arrays, so that a seed draws each array the same whatever is given.
-            with namespace.quiet():
+            with namespace.ignore_fp_errors():
                 drawn = draw(generator, shape)
                 if name not in given:
-                    array = space.xp.asarray(drawn, dtype=dtype, device=device)
+                    array = backend.xp.asarray(drawn, dtype=dtype, device=device)
                     checks.set_fields(layer, **{name: array})
-    is_default = not given and space.xp is np and dtype == np.float32
+    is_default = not given and backend.xp is np and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
-    return space
+    return backend
 
 
 def set_padded_table(
@@ -99,11 +99,11 @@ def set_padded_table(
     A parameter that PyTorch trains is kept: an optimizer would never see a copy.
     """
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
-    space = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
+    backend = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
     table = layer.embeddings
-    if not space.is_trained(table):
-        with space.current_device(space.device, space.xp):
-            table = zero_padding_idx(table, padding_idx, space)
+    if not backend.is_trained(table):
+        with backend.current_device(backend.device, backend.xp):
+            table = zero_padding_idx(table, padding_idx, backend)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
 
@@ -124,7 +124,9 @@ def normal(std: float) -> Draw:
     return lambda generator, shape: generator.standard_normal(shape) * std
 
 
-def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start: int = 0) -> Array:
+def zero_padding_idx(
+    table: Array, padding_idx: int | None, backend: Backend, start: int = 0
+) -> Array:
     """Set one column of a table (features, entries) to zero, and its gradient with it.
 
     The columns are counted from `start` on.
@@ -132,13 +134,13 @@ def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start:
     if padding_idx is None:
         return table
     stop = start + table.shape[1]
-    column = space.xp.arange(start, stop, dtype=space.integer, device=space.device)
+    column = backend.xp.arange(start, stop, dtype=backend.integer, device=backend.device)
     # The table second, for `select` returns the dtype of the first.
-    return namespace.select(column != padding_idx, table, 0.0, space.xp)
+    return namespace.select(column != padding_idx, table, 0.0, backend.xp)
 
 
 def embedding_lookup(
-    name: str, indices: Array, table: Array, space: Space, padding_idx: int | None = None
+    name: str, indices: Array, table: Array, backend: Backend, padding_idx: int | None = None
 ) -> Array:
     """Return the columns of a table (features, entries), as (features, *indices.shape).
 
@@ -146,49 +148,49 @@ def embedding_lookup(
     index out of range is an error where it can be read without waiting for a device. Elsewhere
     its column is NaN; libraries themselves would wrap or clip it.
     """
-    xp, size = space.xp, table.shape[1]
-    wide = checked_indices(name, indices, size, space)
-    if _can_be_checked(indices, space):
-        taken = space.take_entries(table, wide, 1)
+    xp, size = backend.xp, table.shape[1]
+    wide = checked_indices(name, indices, size, backend)
+    if _can_be_checked(indices, backend):
+        taken = backend.take_entries(table, wide, 1)
     else:
         inside = (wide >= 0) & (wide < size)
-        taken = space.take_entries(table, xp.where(inside, wide, 0), 1)
+        taken = backend.take_entries(table, xp.where(inside, wide, 0), 1)
         taken = namespace.select(inside, taken, float("nan"), xp)
     if padding_idx is None:
         return taken
     return namespace.select(wide != padding_idx, taken, 0.0, xp)
 
 
-def checked_indices(name: str, indices: Array, size: int, space: Space) -> Array:
+def checked_indices(name: str, indices: Array, size: int, backend: Backend) -> Array:
     """Check indices of a table where they can be read; return them in the default integer."""
-    xp = space.xp
+    xp = backend.xp
     checks.integral(name, indices, xp)
-    wide = space.astype(indices, space.integer)
-    if not _can_be_checked(indices, space):
+    wide = backend.astype(indices, backend.integer)
+    if not _can_be_checked(indices, backend):
         return wide
-    if space.is_true(xp.any((wide < 0) | (wide >= size))):
+    if backend.concrete_bool(xp.any((wide < 0) | (wide >= size))):
         lowest = int(xp.min(wide))
         wrong = lowest if lowest < 0 else int(xp.max(wide))
         raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
     return wide
 
 
-def _can_be_checked(indices: Array, space: Space) -> bool:
+def _can_be_checked(indices: Array, backend: Backend) -> bool:
     """Tell whether indices can be read without waiting for a device."""
-    return space.is_readable(indices) and space.is_on_host(indices)
+    return backend.is_concrete(indices) and backend.is_on_host(indices)
 
 
-def segment_sum(values: Array, segment_ids: Array, num_segments: int, space: Space) -> Array:
+def segment_sum(values: Array, segment_ids: Array, num_segments: int, backend: Backend) -> Array:
     """Return (features, segments): sums of the values (features, n) of each segment.
 
     Sorted, the values of a segment are a range. Its sum is the sum of blocks of 1, 2, 4, ...
     values that lie within the range, so that what is not finite stays in its own segment.
     """
-    xp, on = space.xp, space.device
+    xp, on = backend.xp, backend.device
     order = xp.argsort(segment_ids)
     level = xp.take(values, order, axis=1)
     edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
-    edges = space.searchsorted(xp.take(segment_ids, order), edges)
+    edges = backend.searchsorted(xp.take(segment_ids, order), edges)
     start, stop = edges[:-1], edges[1:]
     total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
     while level.shape[1] > 0:
@@ -215,11 +217,11 @@ def _same(first: Array, second: Array) -> bool:
     if not all(are_arrays):
         return not any(are_arrays) and bool(first == second)
     try:
-        space = space_of(first=first, second=second)
+        backend = get_backend(first=first, second=second)
     except TypeError:
         return False
-    facts = [(a.dtype, space.single_device(a), tuple(a.shape)) for a in (first, second)]
-    if facts[0] != facts[1]:
+    forms = [(a.dtype, backend.single_device(a), tuple(a.shape)) for a in (first, second)]
+    if forms[0] != forms[1]:
         return False
     both_nan = (first != first) & (second != second)  # noqa: PLR0124
-    return bool(space.xp.all((first == second) | both_nan))
+    return bool(backend.xp.all((first == second) | both_nan))

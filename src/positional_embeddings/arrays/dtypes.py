@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from positional_embeddings.arrays.errors import shown, wrong_type
+from positional_embeddings.arrays.errors import format_value, wrong_type
 from positional_embeddings.arrays.namespace import Dtype, Namespace
 
 # Floats are all integers up to here, and only some of them beyond.
@@ -37,7 +37,7 @@ def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
 
 
 def check_real_dtype(
-    dtype: Dtype, what: str, xp: Namespace, other_kind: str = "real floating"
+    dtype: Dtype, requirement: str, xp: Namespace, other_kind: str = "real floating"
 ) -> None:
     """Check that an option is a dtype of real numbers, or of another kind."""
     try:
@@ -45,7 +45,7 @@ def check_real_dtype(
     except (TypeError, ValueError):  # what has no hash is no dtype
         fits = False
     if not fits:
-        raise wrong_type("dtype", f"be {what} of the library", shown(dtype))
+        raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype))
 
 
 @lru_cache(maxsize=256, typed=True)

@@ -7,25 +7,25 @@ from typing import Any
 from warnings import warn
 
 # Characters of a value in a message.
-_LONGEST_SHOWN = 500
+_MAX_CHARACTERS = 500
 
 # Packages that a warning does not point into.
 _NOT_THE_USER = "positional_embeddings", "sklearn"
 
 
-def wrong_value(name: str, requirement: str, got: object, hint: str = "") -> ValueError:
-    """Return the error about a value or a shape; `got` is a value, or text about one."""
-    return ValueError(_message(name, requirement, got, hint))
+def wrong_value(name: str, requirement: str, actual: object, hint: str = "") -> ValueError:
+    """Return the error about a value or a shape; `actual` is a value, or text about one."""
+    return ValueError(_message(name, requirement, actual, hint))
 
 
-def wrong_type(name: str, requirement: str, got: object, hint: str = "") -> TypeError:
-    """Return the error about the kind of an argument; `got` is a value, or text about one."""
-    return TypeError(_message(name, requirement, got, hint))
+def wrong_type(name: str, requirement: str, actual: object, hint: str = "") -> TypeError:
+    """Return the error about the kind of an argument; `actual` is a value, or text about one."""
+    return TypeError(_message(name, requirement, actual, hint))
 
 
-def _message(name: str, requirement: str, got: object, hint: str) -> str:
-    came = got if isinstance(got, str) else shown(got)
-    return f"`{name}` must {requirement}, got {came}.{hint}"
+def _message(name: str, requirement: str, actual: object, hint: str) -> str:
+    text = actual if isinstance(actual, str) else format_value(actual)
+    return f"`{name}` must {requirement}, got {text}.{hint}"
 
 
 def plural(count: object, noun: str) -> str:
@@ -44,7 +44,7 @@ def type_name(value: object) -> str:
     return ".".join([*(part for part in modules if part != "builtins"), kind.__qualname__])
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as a message prints it: an array by kind and shape, and nothing long."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape and not callable(value):  # a mask may have a shape
@@ -53,7 +53,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # an integer of more digits than Python prints
         return f"{type_name(value)} of more digits than can be printed"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy  # noqa: ICN001 - `np` is a namespace, whose arrays have no type
 
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 
 Namespace: TypeAlias = Any
@@ -46,7 +46,7 @@ def is_compiling() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
-def quiet() -> AbstractContextManager[object]:
+def ignore_fp_errors() -> AbstractContextManager[object]:
     """Return a context in which NumPy neither warns nor raises of floating-point numbers.
 
     What is not finite, or too small for its dtype, is in a result.
@@ -75,10 +75,10 @@ def select(condition: Array, first: Array, second: Array, xp: Namespace) -> Arra
 @finished_before_forks
 def random_generator(rng: Any) -> "numpy.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
-    what = "a non-negative integer seed or a numpy.random.Generator"
+    requirement = "a non-negative integer seed or a numpy.random.Generator"
     seed = isinstance(rng, int | numpy.integer) and is_real_number(rng)
     if not (rng is None or seed or isinstance(rng, numpy.random.Generator)):
-        raise wrong_type("rng", f"be {what}", shown(rng))
+        raise wrong_type("rng", f"be {requirement}", format_value(rng))
     if seed and rng < 0:
-        raise wrong_value("rng", f"be {what}", rng)
+        raise wrong_value("rng", f"be {requirement}", rng)
     return numpy.random.default_rng(rng)

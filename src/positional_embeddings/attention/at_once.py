@@ -7,13 +7,13 @@ from positional_embeddings.attention.softmax import products, softmax, weighted_
 
 def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    space, queries, seen = spec.space, spec.layout.queries, spec.seen
+    backend, queries, seen = spec.backend, spec.layout.queries, spec.seen
     if seen is not spec.layout.keys:
-        key, value = seen.take(key, -2, space), seen.take(value, -2, space)
+        key, value = seen.take(key, -2, backend), seen.take(value, -2, backend)
     if not spec.may_hide:
-        logits = spec.from_products(products(query, key, space, spec.scale))
-        weights, lse = softmax(logits, space, spec.sinks, with_lse=spec.with_lse)
-        return weighted_sums(weights, value, space), lse
+        logits = spec.from_products(products(query, key, backend, spec.scale))
+        weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
+        return weighted_sums(weights, value, backend), lse
     mask = spec.mask_between(queries, seen) if spec.is_masked else None
     return attend_seen(spec, query, key, value, mask, spec.bias_between(queries, seen))
 
@@ -27,20 +27,20 @@ def attend_seen(
     it, at one wait for a device: in a decoding step these are much smaller than the keys and the
     values. If it fails, all is computed again without what is not finite.
     """
-    space = spec.space
-    if space.is_readable(query) and not space.compiles_kernels:
-        logits = products(query, key, space, spec.scale)
-        checked = space.sum_of_all(logits)
+    backend = spec.backend
+    if backend.is_concrete(query) and not backend.has_cuda_kernels:
+        logits = products(query, key, backend, spec.scale)
+        checked = backend.sum_of_all(logits)
         to_add = None if bias is None else spec.bias_to_add(bias)
         logits = spec.from_products(logits, None, mask, to_add)
-        weights, lse = softmax(logits, space, spec.sinks, with_lse=spec.with_lse)
-        output = weighted_sums(weights, value, space)
-        if space.is_finite(checked + space.sum_of_all(output)):
+        weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
+        output = weighted_sums(weights, value, backend)
+        if backend.is_finite(checked + backend.sum_of_all(output)):
             return output, lse
-    key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
-    key, value, nonfinite = without_nonfinite(key, value, space)
+    key, value = backend.astype(key, backend.dtype), backend.astype(value, backend.dtype)
+    key, value, nonfinite = without_nonfinite(key, value, backend)
     weights, lse = _weights(spec, query, key, mask, bias, nonfinite)
-    return space.grouped_matmul(weights, value), lse
+    return backend.grouped_matmul(weights, value), lse
 
 
 def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
@@ -51,9 +51,9 @@ def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
 
 def weights_seen(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
     """Return what `weights` does, where a mask or a bias may hide keys."""
-    key, nonfinite = spec.space.astype(key, spec.space.dtype), None
+    key, nonfinite = spec.backend.astype(key, spec.backend.dtype), None
     if not (mask is None and bias is None):
-        key, _, nonfinite = without_nonfinite(key, key, spec.space)
+        key, _, nonfinite = without_nonfinite(key, key, spec.backend)
     return _weights(spec, query, key, mask, bias, nonfinite)[0]
 
 
@@ -61,7 +61,7 @@ def _weights(
     spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
 ) -> tuple[Array, Array]:
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
-    space = spec.space
-    logits = products(query, key, space, spec.scale)
+    backend = spec.backend
+    logits = products(query, key, backend, spec.scale)
     logits = spec.from_products(logits, nonfinite, *spec.hidden_and_bias(mask, bias))
-    return softmax(logits, space, spec.sinks, with_lse=spec.with_lse)
+    return softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)

@@ -3,16 +3,16 @@
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import Span, position_array
-from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
+from positional_embeddings.arguments.spans import IndexRanges, position_array
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import HIDES_NOTHING, outside_ring
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Consecutive, Points
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
+from positional_embeddings.masks.points import ImplicitPositions, PositionBlock
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, unite
 
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
@@ -21,7 +21,7 @@ _SHORT = 64
 _FAR = 2**40
 
 
-class HostPositions(NamedTuple):
+class ConcretePositions(NamedTuple):
     """Positions of queries and keys, (position, batch or 1), whose values the host knows."""
 
     queries: HostArray
@@ -30,7 +30,7 @@ class HostPositions(NamedTuple):
     has_empty: bool  # whether a key position is below 0
 
     @classmethod
-    def of(cls, queries: HostArray, keys: HostArray) -> "HostPositions":
+    def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
         """Return what is known of positions."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
@@ -40,12 +40,12 @@ class HostPositions(NamedTuple):
         return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
 
-class GivenPositions(NamedTuple):
+class ExplicitPositions(NamedTuple):
     """Positions of queries and of keys, (position, batch or 1)."""
 
     queries: Array
     keys: Array
-    on_host: HostPositions | None = None
+    on_host: ConcretePositions | None = None
     sequences: int | None = None  # number of all, if it is known
     slots: Slots | None = None  # of the cache, if a step has them
 
@@ -83,8 +83,8 @@ class GivenPositions(NamedTuple):
         return None if self.on_host is None else self.on_host.first
 
     def with_ring_mask(
-        self, rules: Any, space: Space
-    ) -> tuple[Any, "Consecutive | GivenPositions"]:
+        self, rules: Any, backend: Backend
+    ) -> tuple[Any, "ImplicitPositions | ExplicitPositions"]:
         """Return rules with what a ring hides, and where the queries and the keys are.
 
         The rules have a mask in any case, so that values that are not finite have one rule.
@@ -97,13 +97,13 @@ class GivenPositions(NamedTuple):
             self._check_indices("bias", rules.bias)
         if isinstance(mask, Mask):
             for part in mask._leaves():
-                part._check_positions(self, space)
-            if slots and slots.window is not None and not space.is_compiling:
+                part._check_positions(self, backend)
+            if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.sinks)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             ring_mask = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
-        at = self if self.first is None else Consecutive(self.first, self.keys.shape[0])
+        at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
         mask = HIDES_NOTHING if mask is None else mask
         return rules if mask is rules.mask else rules._replace(mask=mask), at
 
@@ -118,33 +118,40 @@ class GivenPositions(NamedTuple):
     # What scores ask of positions that are counted or given.
 
     def points(
-        self, queries: Span, keys: Span, space: Space, _batch: int = 1
-    ) -> tuple[Points, Points]:
+        self, queries: IndexRanges, keys: IndexRanges, backend: Backend, _batch: int = 1
+    ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch) and keys (1, key, batch)."""
-        q, k = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
-        at_queries = Points(q[:, None, :], space, None, indices_at=queries)
-        return at_queries, Points(k[None, :, :], space, None, indices_at=keys)
+        q, k = queries.take(self.queries, -2, backend), keys.take(self.keys, -2, backend)
+        at_queries = PositionBlock(q[:, None, :], backend, None, indices_at=queries)
+        return at_queries, PositionBlock(k[None, :, :], backend, None, indices_at=keys)
 
-    def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
+    def pairs(
+        self, queries: Array, keys: Array, backend: Backend
+    ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
-        q, k = (Points(at, space, None).take(table, 0, -1) for at, table in tables)
-        return Points(q, space, None, indices_at=queries), Points(k, space, None, indices_at=keys)
+        q, k = (PositionBlock(at, backend, None).take(table, 0, -1) for at, table in tables)
+        return PositionBlock(q, backend, None, indices_at=queries), PositionBlock(
+            k, backend, None, indices_at=keys
+        )
 
-    def reach(self, mask: Mask, queries: Ranges) -> Reach:
+    def visible_keys(self, mask: Mask, queries: Ranges) -> VisibleKeys:
         """Return which keys a mask lets some queries see."""
         on_host, k_len = self.on_host, self.keys.shape[0]
         if on_host is None:
-            return Reach(((0, k_len),), ())
+            return VisibleKeys(((0, k_len),), ())
         parts = (on_host.queries[start:stop] for start, stop in queries)
         reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         keys = on_host.keys
-        by_any, by_all = mask._reach(reached, max(1, int(keys.max()) + 1))
-        by_any, by_all = _keys_in(by_any, keys, np.any), _keys_in(by_all, keys, np.all)
+        any_query, every_query = mask._visible_keys(reached, max(1, int(keys.max()) + 1))
+        any_query, every_query = (
+            _keys_in(any_query, keys, np.any),
+            _keys_in(every_query, keys, np.all),
+        )
         # Short gaps cost less than parts of their own, which are copied.
-        gaps = (pair for pair in complement(by_any, k_len) if pair[1] - pair[0] < _SHORT)
-        by_all = tuple((start, stop) for start, stop in by_all if stop - start >= _SHORT)
-        return Reach(unite((*by_any, *gaps)), by_all)
+        gaps = (pair for pair in complement(any_query, k_len) if pair[1] - pair[0] < _SHORT)
+        every_query = tuple((start, stop) for start, stop in every_query if stop - start >= _SHORT)
+        return VisibleKeys(unite((*any_query, *gaps)), every_query)
 
     def global_queries(self, mask: Mask) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
@@ -152,15 +159,17 @@ class GivenPositions(NamedTuple):
             return ()
         return _keys_in(mask._global_queries(), self.on_host.queries, np.any)
 
-    def bias_between(self, bias: Bias, queries: Span, keys: Span, space: Space) -> Array:
+    def bias_between(
+        self, bias: Bias, queries: IndexRanges, keys: IndexRanges, backend: Backend
+    ) -> Array:
         """Return a bias, (query, key, heads), or (query, key, batch, heads) of several."""
-        query, key = queries.take(self.queries, -2, space), keys.take(self.keys, -2, space)
+        query, key = queries.take(self.queries, -2, backend), keys.take(self.keys, -2, backend)
         if self.batch == 1:
             query, key = query[:, 0], key[:, 0]
-        elif space.is_chunked:  # whose tasks take queries and keys of one batch
+        elif backend.is_chunked:  # whose tasks take queries and keys of one batch
             whole = (self.batch,)
-            query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
-        return bias._at(query, key, space)
+            query, key = (backend.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
+        return bias._at(query, key, backend)
 
     # Checks.
 
@@ -169,13 +178,15 @@ class GivenPositions(NamedTuple):
         if rule is None or isinstance(rule, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
-        what = f"be a `{kind}` with a step of a cache"
+        requirement = f"be a `{kind}` with a step of a cache"
         if callable(rule):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
-            raise wrong_type(name, what, "a function of indices", hint)
+            raise wrong_type(name, requirement, "a function of indices", hint)
         if not self.are_indices:
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
-            raise wrong_type(name, f"{what} whose slots may be no positions", shown(rule), hint)
+            raise wrong_type(
+                name, f"{requirement} whose slots may be no positions", format_value(rule), hint
+            )
 
 
 def _check_fits_ring(mask: Mask, window: int, sinks: int) -> None:
@@ -184,21 +195,28 @@ def _check_fits_ring(mask: Mask, window: int, sinks: int) -> None:
     for part in parts:
         part._check_ring(window)
     for last in {n for part in parts for n in part._probe_positions(_FAR)}:
-        seen = mask._reach(((last - 1, last),), last).seen_by_any
+        seen = mask._visible_keys(((last - 1, last),), last).any_query
         if any(start <= last // 2 < stop for start, stop in seen):
             continue  # no window: the ring's is one
         sinks = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
         window = max([kept[1], *(last - start for start, _ in seen if start > last // 2)])
         if (sinks, window) != kept:
-            what = f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
+            requirement = (
+                f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
+            )
             options = f"capacity={sinks + window}, sinks={sinks}, window={window}"
             hint = f" Make the cache with {options}, or with more slots."
-            raise wrong_value("mask", what, mask, hint)
+            raise wrong_value("mask", requirement, mask, hint)
 
 
 def positions_of(
-    q: Array, k: Array, positions: Array, key_positions: Array, where: tuple[int, int], space: Space
-) -> GivenPositions:
+    q: Array,
+    k: Array,
+    positions: Array,
+    key_positions: Array,
+    where: tuple[int, int],
+    backend: Backend,
+) -> ExplicitPositions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
@@ -206,38 +224,38 @@ def positions_of(
     if key_positions is None:
         if checks.known_to_differ(k.shape[seq], q.shape[seq]):
             queries_text = f"of {plural(q.shape[seq], 'query')}"
-            what = f"be given for {plural(k.shape[seq], 'key')} {queries_text}"
-            raise wrong_type("key_positions", what, "None")
+            requirement = f"be given for {plural(k.shape[seq], 'key')} {queries_text}"
+            raise wrong_type("key_positions", requirement, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
     # Keys that all sequences share may have positions of their own in each.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
-    queries = _rows("positions", positions, tuple(q.shape), feature, seq, space)
-    keys = _rows("key_positions", key_positions, k_shape, feature, seq, space)
+    queries = _rows("positions", positions, tuple(q.shape), feature, seq, backend)
+    keys = _rows("key_positions", key_positions, k_shape, feature, seq, backend)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
-        what = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
-        raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
+        requirement = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
+        raise wrong_value("key_positions", requirement, f"shape {tuple(key_positions.shape)}")
     found, on_host = (
-        GivenPositions(queries, keys),
-        [space.values_on_host(x) for x in (queries, keys)],
+        ExplicitPositions(queries, keys),
+        [backend.values_on_host(x) for x in (queries, keys)],
     )
     if all(values is not None and values.size > 0 for values in on_host):
-        found = found._replace(on_host=HostPositions.of(*on_host))  # type: ignore[arg-type]
+        found = found._replace(on_host=ConcretePositions.of(*on_host))  # type: ignore[arg-type]
     return found._replace(sequences=found.batch) if found.batch > 1 else found
 
 
 def _rows(
-    name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, space: Space
+    name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, backend: Backend
 ) -> Any:
     """Check positions, and return them as (position, batch or 1)."""
-    checks.integral(name, positions, space.xp)
+    checks.integral(name, positions, backend.xp)
     shape, batch = tuple(positions.shape), axes.batch_axis(len(target), feature, seq)
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
     own_axes = axes.axes_of_positions(shape, target, feature, seq, name)
-    table = position_array(name, positions, space)
-    table = axes.expand_to_axes(table, own_axes, len(target), space.xp)
+    table = position_array(name, positions, backend)
+    table = axes.expand_to_axes(table, own_axes, len(target), backend.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:

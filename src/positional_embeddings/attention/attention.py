@@ -6,10 +6,10 @@ from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import get_or_compute, signature_of
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import get_or_make, signature_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import (
     at_once,
     blocks,
@@ -239,11 +239,11 @@ def scaled_dot_product_attention(
 
 def compute(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
     """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    space, layout = spec.space, spec.layout
-    with space.compute_context(q):
-        output, lse = algorithm(spec, *layout.batched((q, k, v), space))
-        output = layout.restored(output, q.dtype, space)
-    return (output, layout.lse(lse, space)) if spec.with_lse else output
+    backend, layout = spec.backend, spec.layout
+    with backend.compute_context(q):
+        output, lse = algorithm(spec, *layout.batched((q, k, v), backend))
+        output = layout.restored(output, q.dtype, backend)
+    return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
 
 def attention_weights(
@@ -334,15 +334,15 @@ def attention_weights(
     rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
     options = Options(feature_axis, seq_axis, enable_gqa)
     spec = spec_of({"q": q, "k": k}, rules, options)
-    space, layout = spec.space, spec.layout
+    backend, layout = spec.backend, spec.layout
     if checks.boolean("listed", listed) and not spec.has_lists:
-        what = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
-        raise wrong_value("listed", what, "True")
-    with space.compute_context(q):
-        weigh = on_cupy.weights if space.compiles_kernels else at_once.weights
+        requirement = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
+        raise wrong_value("listed", requirement, "True")
+    with backend.compute_context(q):
+        weigh = on_cupy.weights if backend.has_cuda_kernels else at_once.weights
         weigh = gathered.weights if listed else weigh
-        weights = weigh(spec, *layout.batched((q, k), space))
-        return layout.restored(weights, q.dtype, space, layout.score_axes)  # type: ignore[no-any-return]
+        weights = weigh(spec, *layout.batched((q, k), backend))
+        return layout.restored(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
 
 
 def prepare_in_step(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> PreparedCall:
@@ -351,7 +351,7 @@ def prepare_in_step(q: Array, k: Array, v: Array, rules: Rules, options: Options
     if key is None:
         return prepare(q, k, v, rules, options)
     find = partial(prepare, q, k, v, rules, options, is_kept=True)
-    spec, algorithm = get_or_make(rules.positions._plans, key, find)
+    spec, algorithm = get_or_compute(rules.positions._plans, key, find)
     return spec.with_sinks(rules.sinks), algorithm
 
 
@@ -366,7 +366,7 @@ def prepare(
     spec = spec_of({"q": q, "k": k, "v": v}, rules, options)
     algorithm = choose(spec, q, k, v)
     if is_kept and algorithm is at_once.attend:
-        with spec.space.compute_context(q):
+        with spec.backend.compute_context(q):
             spec = spec.with_arrays()
     return spec, algorithm
 
@@ -392,20 +392,20 @@ def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    space, layout, block_size = spec.space, spec.layout, spec.block_size
-    in_chunks = space.is_chunked and not spec.has_lists
-    if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), space):
+    backend, layout, block_size = spec.backend, spec.layout, spec.block_size
+    in_chunks = backend.is_chunked and not spec.has_lists
+    if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), backend):
         return dask_chunks.attend
     q_len, k_len, seen = layout.queries.size, layout.keys.size, spec.seen.size
     count = float("nan") if seen is None else layout.scores_per_key * seen
     if 0 in (count, v.shape[layout.feature]):
         return at_once.attend
-    if spec.has_lists or space.compiles_kernels:
+    if spec.has_lists or backend.has_cuda_kernels:
         return gathered.attend if spec.has_lists else on_cupy.attend
-    is_traced = space.loops() is not None
+    is_traced = backend.loops() is not None
     numbers = float("nan") if None in k.shape else prod(k.shape)
     is_few = count <= numbers // NUMBERS_OF_KEYS_FOR_A_SCORE or count <= (
-        jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, space)
+        jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, backend)
     )
     if block_size is None and is_few:
         return unmasked.attend if spec.is_plain else at_once.attend
@@ -415,13 +415,13 @@ def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
         return at_once.attend if is_one_block else jax_scan.attend
     # Where nothing is computed yet, blocks that no mask leaves out only make a longer program. All
     # scores at once take four times as long to train (2,048 queries of PyTorch).
-    is_eager = space.supports_inplace(q, k, v) or space.is_readable(q)
-    has_blocks = block_size is not None or spec.has_reach or is_eager
+    is_eager = backend.supports_inplace(q, k, v) or backend.is_concrete(q)
+    has_blocks = block_size is not None or spec.knows_visible_keys or is_eager
     return blocks.attend if has_blocks else at_once.attend
 
 
-def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:
+def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:
     """Tell whether all chunks of the arrays among some values have a known length, and elements."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
     # NaN is a length that is not known.
-    return all(n > 0 for array in chunked for lengths in space.chunks(array) for n in lengths)
+    return all(n > 0 for array in chunked for lengths in backend.chunks(array) for n in lengths)

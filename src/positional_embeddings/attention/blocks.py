@@ -5,10 +5,10 @@ from itertools import product
 from math import log, prod
 from typing import NamedTuple
 
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.spans import IndexRanges, index_ranges
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, batch_lengths, plan
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast, without_nonfinite
@@ -27,7 +27,7 @@ _SMALL_SCORE = 25.0
 _LARGE = 2.0**64
 
 # Stands in where no query of a block sees any key.
-_FIRST_KEY = KeyBlock(span_of((0, 1)))
+_FIRST_KEY = KeyBlock(index_ranges((0, 1)))
 
 Slices = tuple[slice, ...]
 
@@ -59,9 +59,9 @@ class _Rows(NamedTuple):
         return _Rows(self.group, self.query[..., at, :], self.state.part(at))
 
 
-def most_scores(query: Array, space: Space) -> int:
+def most_scores(query: Array, backend: Backend) -> int:
     """Return how many scores a block has at most, on the device of the queries."""
-    return MOST_SCORES_ON_HOST if space.is_on_host(query) else MOST_SCORES_ON_DEVICE
+    return MOST_SCORES_ON_HOST if backend.is_on_host(query) else MOST_SCORES_ON_DEVICE
 
 
 def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
@@ -81,46 +81,46 @@ def partial_sums(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Arr
 
 def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
-    most, count = most_scores(query, spec.space), prod(batch_lengths(query, key))
-    reach = spec.reach if spec.has_reach else None
+    most, count = most_scores(query, spec.backend), prod(batch_lengths(query, key))
+    visible_keys = spec.visible_keys if spec.knows_visible_keys else None
     lengths = query.shape[-2], key.shape[-2], spec.block_size
-    return plan(*lengths, most, reach, spec.global_queries(), count)
+    return plan(*lengths, most, visible_keys, spec.global_queries(), count)
 
 
 def _joined(
     inputs: Inputs,
     blocks: list[QueryBlock],
-    result_of: Callable[[OnlineSoftmax, Space], Array],
+    result_of: Callable[[OnlineSoftmax, Backend], Array],
     more: int = 0,
 ) -> Array:
     """Return what the states of all queries give, (..., query, column).
 
     There are as many columns as features of the values, and some `more`.
     """
-    space, query, value = inputs.spec.space, inputs.query, inputs.value
+    backend, query, value = inputs.spec.backend, inputs.query, inputs.value
     rows = batch_lengths(query, inputs.key)
-    if not space.supports_inplace(query, inputs.key, value):
+    if not backend.supports_inplace(query, inputs.key, value):
         whole = tuple(slice(0, n) for n in rows)
         parts: list[tuple[slice, Array]] = []
         for block in blocks:
             for queries, (state,) in _attend_rows(inputs, [whole], block):
-                parts += queries.parts(result_of(state, space))
+                parts += queries.parts(result_of(state, backend))
         parts.sort(key=lambda part: part[0].start)
-        return space.xp.concat([result for _, result in parts], axis=-2)
+        return backend.xp.concat([result for _, result in parts], axis=-2)
 
     # As many rows at a time as the largest block leaves room for.
     sizes = (queries.size * at.keys.size for block in blocks for queries, at in block.blocks())
-    most = max(1, most_scores(query, space) // max(sizes, default=1))
+    most = max(1, most_scores(query, backend) // max(sizes, default=1))
     lengths = block_lengths(rows, range(len(rows)), most)
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
     shape = (*rows, query.shape[-2], value.shape[-1] + more)
-    output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
+    output = backend.xp.empty(shape, dtype=backend.dtype, device=backend.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
         for queries, states in _attend_rows(inputs, some, block):
             for group, state in zip(some, states, strict=True):
-                for at, result in queries.parts(result_of(state, space)):
+                for at, result in queries.parts(result_of(state, backend)):
                     output[(*group, at, slice(None))] = result
 
     threads, blas = threads_for(output)
@@ -135,18 +135,18 @@ def _joined(
 
 def inputs_of(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Inputs:
     """Return what to cut blocks from."""
-    space = spec.space
-    xp = space.xp
-    key, value = (_features_contiguous(x, space) for x in (key, value))
+    backend = spec.backend
+    xp = backend.xp
+    key, value = (_features_contiguous(x, backend) for x in (key, value))
     max_square = nonfinite = None
-    if space.is_on_host(key) and space.is_true(
+    if backend.is_on_host(key) and backend.concrete_bool(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
         max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
-    if spec.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
-        (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
-    if not (spec.bias is None and spec.softcap is None and _are_small(spec.sinks, space)):
+    if spec.may_hide and (max_square is None or not backend.concrete_bool(xp.isfinite(max_square))):
+        (key, value, nonfinite), max_square = without_nonfinite(key, value, backend), None
+    if not (spec.bias is None and spec.softcap is None and _are_small(spec.sinks, backend)):
         max_square = None
     headroom = log(2 * spec.layout.keys.size)
     return Inputs(spec, query, key, value, nonfinite, max_square, headroom)
@@ -154,42 +154,42 @@ def inputs_of(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Inputs
 
 def _attend_rows(
     inputs: Inputs, groups: Sequence[Slices], block: QueryBlock
-) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
+) -> Iterator[tuple[IndexRanges, list[OnlineSoftmax]]]:
     """Yield queries of a block, and their states after all keys, one for each group of rows.
 
     Hidden blocks of keys are skipped, but for one if gradients are recorded: the zeros of a query
     that attends to nothing have a gradient, too.
     """
-    if inputs.spec.space.records_gradients:
+    if inputs.spec.backend.records_gradients:
         *others, last = block.key_blocks or (_FIRST_KEY,)
         block = block._replace(key_blocks=(*others, last._replace(is_required=True)))
     rows = [_start(inputs, group, block.queries) for group in groups]
     yield from _meet_keys(inputs, rows, block)
 
 
-def _start(inputs: Inputs, group: Slices, queries: Span) -> _Rows:
+def _start(inputs: Inputs, group: Slices, queries: IndexRanges) -> _Rows:
     """Return the scaled queries of a block, and their state before the first key."""
-    spec, space, xp = inputs.spec, inputs.spec.space, inputs.spec.space.xp
-    query = queries.take(slice_broadcast(inputs.query, group), -2, space)
-    query = _features_contiguous(query, space) * spec.scale
+    spec, backend, xp = inputs.spec, inputs.spec.backend, inputs.spec.backend.xp
+    query = queries.take(slice_broadcast(inputs.query, group), -2, backend)
+    query = _features_contiguous(query, backend) * spec.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
-    like = {"dtype": space.dtype, "device": space.device}
+    like = {"dtype": backend.dtype, "device": backend.device}
     sums, total = (xp.zeros((*shape, n), **like) for n in (inputs.value.shape[-1], 1))
     running_max = xp.full((*shape, 1), -float("inf"), **like)
     if inputs.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * inputs.max_square
-        if space.is_true(bound <= _SMALL_SCORE**2):
-            query, running_max = query * space.exponent_unit, None
+        if backend.concrete_bool(bound <= _SMALL_SCORE**2):
+            query, running_max = query * backend.exponent_unit, None
     sinks = slice_broadcast(spec.sinks, group)
-    state = OnlineSoftmax(sums, total, running_max).with_sinks(sinks, space)
+    state = OnlineSoftmax(sums, total, running_max).with_sinks(sinks, backend)
     return _Rows(group, query, state)
 
 
 def _meet_keys(
     inputs: Inputs, rows: list[_Rows], block: QueryBlock
-) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
+) -> Iterator[tuple[IndexRanges, list[OnlineSoftmax]]]:
     """Yield queries of a block, and their states after its keys and the keys of its parts."""
-    spec, space = inputs.spec, inputs.spec.space
+    spec, backend = inputs.spec, inputs.spec.backend
     for keys, is_masked, is_required in block.key_blocks:
         mask = spec.mask_between(block.queries, keys) if is_masked else None
         bias = spec.bias_between(block.queries, keys)
@@ -200,10 +200,10 @@ def _meet_keys(
             if hides_all and not is_required:
                 continue
             both = inputs.key, inputs.value
-            key, value = (keys.take(slice_broadcast(x, group), -2, space) for x in both)
-            nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, space)
-            logits = spec.from_products(products(query, key, space), nonfinite, None, bias_to_add)
-            after = state.update(logits, hidden, value, inputs.headroom, space)
+            key, value = (keys.take(slice_broadcast(x, group), -2, backend) for x in both)
+            nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, backend)
+            logits = spec.from_products(products(query, key, backend), nonfinite, None, bias_to_add)
+            after = state.update(logits, hidden, value, inputs.headroom, backend)
             rows[i] = _Rows(group, query, after)
             del logits  # so that the next ones take the same memory, which is in the cache
     if not block.parts:
@@ -221,29 +221,33 @@ def _what_it_hides(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
     That is asked to save time. On a device, which is waited for, it is asked only where no mask
     planned the blocks: blocks that a mask planned are seldom hidden as a whole.
     """
-    space = spec.space
+    backend = spec.backend
     if mask is None:
         return False, None
-    on_host = space.is_on_host(mask)
-    if on_host and space.is_true(~space.xp.any(mask)):
+    on_host = backend.is_on_host(mask)
+    if on_host and backend.concrete_bool(~backend.xp.any(mask)):
         return False, None
-    return (on_host or not spec.has_reach) and space.is_true(space.xp.all(mask)), mask
+    return (on_host or not spec.knows_visible_keys) and backend.concrete_bool(
+        backend.xp.all(mask)
+    ), mask
 
 
-def _are_small(sinks: Array, space: Space) -> bool:
+def _are_small(sinks: Array, backend: Backend) -> bool:
     """Tell whether sinks, or None, need no maximum subtracted before exp."""
-    return sinks is None or space.is_true(space.xp.max(space.xp.abs(sinks)) <= _SMALL_SCORE)
+    return sinks is None or backend.concrete_bool(
+        backend.xp.max(backend.xp.abs(sinks)) <= _SMALL_SCORE
+    )
 
 
-def _features_contiguous(array: Array, space: Space) -> Array:
+def _features_contiguous(array: Array, backend: Backend) -> Array:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
-    xp = space.xp
-    array = space.astype(array, space.dtype)
-    strides = space.strides(array)
-    if strides is None or not space.supports_inplace(array):
+    xp = backend.xp
+    array = backend.astype(array, backend.dtype)
+    strides = backend.strides(array)
+    if strides is None or not backend.supports_inplace(array):
         return array
-    rows = xp.empty(array.shape, dtype=space.dtype, device=space.device)
-    if strides[-1] == space.strides(rows)[-1]:  # type: ignore[index]
+    rows = xp.empty(array.shape, dtype=backend.dtype, device=backend.device)
+    if strides[-1] == backend.strides(rows)[-1]:  # type: ignore[index]
         return array
     rows[...] = array
     return rows

@@ -9,12 +9,18 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import plural, shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import get_or_make, signature_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import get_or_compute, signature_of
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
+from positional_embeddings.arrays.errors import (
+    format_value,
+    plural,
+    type_name,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import GivenPositions, HostPositions
+from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
 from positional_embeddings.attention.store import Branch, BufferAxes, Transition, WritePlan, verify
 from positional_embeddings.masks.mask import frozen_integers
@@ -148,21 +154,21 @@ class KVCache(_Value):
             raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
         if self.window is not None and self.window > ring:
             raise wrong_value("window", f"be at most `capacity` - `sinks` = {ring}", self.window)
-        space, lengths = length_array("lengths", self.lengths, None, None)
-        lengths = numbers_of("lengths", lengths)
+        backend, lengths = length_array("lengths", self.lengths, None, None)
+        lengths = as_integer_array("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
-        most = farthest_position(space), "the farthest position"
+        most = farthest_position(backend), "the farthest position"
         if not is_ring:
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
-        check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
+        check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
         oldest = lengths - ring
         feature, seq = axes.four_axes(self)
         checks.set_fields(
             self,
             lengths=frozen_integers(lengths),
             _oldest=frozen_integers(oldest * (oldest > 0)),
-            _prototype=_prototype(space),
+            _prototype=_prototype(backend),
             _needed=Branch(),
             _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
@@ -204,18 +210,18 @@ class KVCache(_Value):
         ValueError
             If a number is out of range, or both axes are the same.
         """
-        space = new_space(xp, device)
+        backend = backend_for(xp, device)
         lengths = np.zeros(checks.axis_length("batch", batch), dtype=np.int64)
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "lengths": lengths}
         cache = cls(capacity=capacity, sinks=sinks, window=window, **options)
-        checks.set_fields(cache, _prototype=_prototype(space))
+        checks.set_fields(cache, _prototype=_prototype(backend))
         return cache
 
     def __repr__(self) -> str:
         values = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
         options = [f"{f.name}={value}" for f, value in values if value != f.default]
         is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MOST_SHOWN
-        lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
+        lengths = self.lengths.tolist() if is_short else f"<{format_value(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
     def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
@@ -253,13 +259,13 @@ class KVCache(_Value):
         >>> step.key_positions[:, 0]
         array([0, 1, 2])
         """
-        space = space_of(like=self._prototype)
-        first = None if is_sequence(tokens) else self._next_position(space)
+        backend = get_backend(like=self._prototype)
+        first = None if is_sequence(tokens) else self._next_position(backend)
         if first is not None:
             stop = first + checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
             if stop <= self.capacity:
-                return self._uniform_step(first, stop, space)
-        new = self._new_tokens(tokens, space)
+                return self._uniform_step(first, stop, backend)
+        new = self._new_tokens(tokens, backend)
         lengths, oldest = new.after[:, 0], new.oldest[:, 0]
         if self._slots.is_ring:
             oldest = new.xp.maximum(oldest, lengths - self._slots.ring)
@@ -282,7 +288,7 @@ class KVCache(_Value):
         needed = self._needed or Branch(), self.lengths, self._oldest
         return Transition.of(*needed, self._slots, branch, after)
 
-    def _next_position(self, space: Space) -> int | None:
+    def _next_position(self, backend: Backend) -> int | None:
         """Return the next position of all sequences.
 
         None if these differ, in a ring, and where buffers cannot be written to.
@@ -290,9 +296,9 @@ class KVCache(_Value):
         if not isinstance(self.lengths, np.ndarray) or self._slots.is_ring:
             return None
         first, *others = {*self.lengths.tolist()}
-        return first if space.can_write and not others else None
+        return first if backend.is_mutable and not others else None
 
-    def _uniform_step(self, first: int, stop: int, space: Space) -> tuple["KVCache", "KVStep"]:
+    def _uniform_step(self, first: int, stop: int, backend: Backend) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
         cache = self._with(np.full(len(self.lengths), stop), self._oldest, self._next_branch())
         queries, keys = np.arange(first, stop)[:, None], np.arange(stop)[:, None]
@@ -300,8 +306,8 @@ class KVCache(_Value):
             queries.T,
             keys.T,
             np,
-            space,
-            _on_host=HostPositions(queries, keys, first, has_empty=False),
+            backend,
+            _on_host=ConcretePositions(queries, keys, first, has_empty=False),
             _is_joined=False,
             _writes=(Write(0, first, 0, stop - first),),
             _source=None,
@@ -309,31 +315,34 @@ class KVCache(_Value):
         )
         return cache, step
 
-    def _new_tokens(self, tokens: Array, space: Space) -> NewTokens:
+    def _new_tokens(self, tokens: Array, backend: Backend) -> NewTokens:
         """Check the tokens of a step, and return them at their positions."""
         mask: Array = None
         state = [self.lengths, self._oldest]
         if is_sequence(tokens):
-            mask, batch = numbers_of("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
+            mask, batch = (
+                as_integer_array("tokens", tokens, "bool", "integral"),
+                self.lengths.shape[0],
+            )
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
-            xp, (lengths, oldest, mask) = in_one_library(space, *state, mask)
+            xp, (lengths, oldest, mask) = in_one_library(backend, *state, mask)
             if xp is np and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
             before, oldest = lengths[:, None], oldest[:, None]
             positions = before + xp.cumulative_sum(mask, axis=1) - 1
         else:
             count = checks.axis_length("tokens", tokens)
-            xp, (lengths, oldest) = in_one_library(space, *state)
+            xp, (lengths, oldest) = in_one_library(backend, *state)
             are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
-            rows, device = slice(1 if are_alike else None), None if xp is np else space.device
+            rows, device = slice(1 if are_alike else None), None if xp is np else backend.device
             before, oldest = lengths[rows, None], oldest[rows, None]
             positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = xp.where(positions < 0, 0, positions)
         longest = max(after[:, 0].tolist()) if xp is np else None
-        new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, space)
+        new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, backend)
         if longest is not None:
             self._check_room(new, longest)
         return new
@@ -341,27 +350,29 @@ class KVCache(_Value):
     def _check_room(self, new: NewTokens, longest: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
         is_ring = self._slots.is_ring
-        most = farthest_position(new.space) if is_ring else self.capacity
+        most = farthest_position(new.backend) if is_ring else self.capacity
         if longest <= most:
             return
-        what, hint = f"keep positions below {most}", ""
+        requirement, hint = f"keep positions below {most}", ""
         if not is_ring:
-            what = f"fit into the slots that `capacity` = {most} leaves"
+            requirement = f"fit into the slots that `capacity` = {most} leaves"
             hint = _FULL_HINT + NEW_HINT
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
-        raise wrong_value("tokens", what, f"{longest - held} after {held} at index {row}", hint)
+        raise wrong_value(
+            "tokens", requirement, f"{longest - held} after {held} at index {row}", hint
+        )
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
         queries, keys, is_known = new.positions, new.key_positions(), new.longest is not None
-        is_written = is_known and new.space.can_write
+        is_written = is_known and new.backend.is_mutable
         return self._step(
             queries,
             keys,
             new.xp,
-            new.space,
-            _on_host=HostPositions.of(queries.T, keys.T) if is_known else None,
+            new.backend,
+            _on_host=ConcretePositions.of(queries.T, keys.T) if is_known else None,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
@@ -369,13 +380,15 @@ class KVCache(_Value):
         )
 
     def _step(
-        self, positions: Array, key_positions: Array, xp: Namespace, space: Space, **fields: Any
+        self, positions: Array, key_positions: Array, xp: Namespace, backend: Backend, **fields: Any
     ) -> "KVStep":
         """Return a step at positions (batch or 1, token) and (batch or 1, key) of a namespace."""
         rows = [positions, key_positions]
-        if not (xp is np and space.xp is np):
+        if not (xp is np and backend.xp is np):
             both = xp.concat(rows, axis=1)
-            both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
+            both = backend.xp.asarray(
+                both, dtype=backend.integer, device=backend.device
+            )  # at one upload
             count = positions.shape[1]
             rows = [both[:, :count], both[:, count:]]
         if not self._is_batch_first:
@@ -417,23 +430,27 @@ class KVCache(_Value):
         >>> cache.rewind([0, 2]).lengths
         array([5, 3])
         """
-        several = counts if is_sequence(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
-        numbers = numbers_of("counts", several)
+        listed = counts if is_sequence(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
+        numbers = as_integer_array("counts", listed)
         if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
-            what = f"have shape {tuple(self.lengths.shape)}"
-            raise wrong_value("counts", what, tuple(numbers.shape))
-        space = space_of(like=self._prototype)
-        xp, (numbers, lengths, oldest) = in_one_library(space, numbers, self.lengths, self._oldest)
+            requirement = f"have shape {tuple(self.lengths.shape)}"
+            raise wrong_value("counts", requirement, tuple(numbers.shape))
+        backend = get_backend(like=self._prototype)
+        xp, (numbers, lengths, oldest) = in_one_library(
+            backend, numbers, self.lengths, self._oldest
+        )
         after = lengths - numbers
         if xp is np:
             for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= count <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
             if numbers.any() and (count := self._slots.overwritten(oldest, after)):
-                what = "leave the keys that the next query needs"
-                came = f"{shown(numbers.tolist())}: the ring has overwritten {count} of them"
+                requirement = "leave the keys that the next query needs"
+                actual = (
+                    f"{format_value(numbers.tolist())}: the ring has overwritten {count} of them"
+                )
                 hint = " Make it with a `capacity` above `window`, or a DecoderCache with `drafts`."
-                raise wrong_value("counts", what, came, hint)
+                raise wrong_value("counts", requirement, actual, hint)
         return self._with(after, xp.minimum(oldest, after))
 
     def take(self, rows: Sequence[int] | AnyArray, /) -> "KVCache":
@@ -465,12 +482,14 @@ class KVCache(_Value):
         >>> cache.take([1, 1, 0]).lengths
         array([2, 2, 3])
         """
-        indices = numbers_of("rows", rows)
+        indices = as_integer_array("rows", rows)
         if indices.ndim != 1 or indices.shape[0] == 0:
-            what = "have shape (batch,), with one sequence or more"
-            raise wrong_value("rows", what, tuple(indices.shape))
-        space = space_of(like=self._prototype)
-        xp, (indices, lengths, oldest) = in_one_library(space, indices, self.lengths, self._oldest)
+            requirement = "have shape (batch,), with one sequence or more"
+            raise wrong_value("rows", requirement, tuple(indices.shape))
+        backend = get_backend(like=self._prototype)
+        xp, (indices, lengths, oldest) = in_one_library(
+            backend, indices, self.lengths, self._oldest
+        )
         if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         taken = self._with(xp.take(lengths, indices), xp.take(oldest, indices))
@@ -533,7 +552,7 @@ class KVStep(MadeByCache, _Value):
     _writes: tuple[Write, ...] | None = field(init=False)
     _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
-    _on_host: HostPositions | None = field(default=None, init=False, compare=False)
+    _on_host: ConcretePositions | None = field(default=None, init=False, compare=False)
     # What is written, and what attends, by the keys of calls with arrays of NumPy.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
     # What it needs and stores, where the host knows the numbers.
@@ -542,7 +561,7 @@ class KVStep(MadeByCache, _Value):
     _last: dict[Any, Any] | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
-        positions, keys = shown(self.positions), shown(self.key_positions)
+        positions, keys = format_value(self.positions), format_value(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
@@ -596,45 +615,45 @@ class KVStep(MadeByCache, _Value):
         """Do what `store` does, by the plan of what moves."""
         written: Array = buffer
         joined: Array = None
-        space = plan.axes.space
-        held = verify(buffer, self._transition, space, self._last)
+        backend = plan.axes.backend
+        held = verify(buffer, self._transition, backend, self._last)
         if self._is_joined or plan.writes is None:
-            joined = space.xp.concat([written[plan.read], new], axis=plan.axes.seq)
+            joined = backend.xp.concat([written[plan.read], new], axis=plan.axes.seq)
         if plan.writes is not None:
             for at, tokens in plan.writes:
                 written[at] = new[tokens]
             return buffer, written[plan.read] if joined is None else joined
         slots = plan.axes.take(joined, self._source, may_lack=not self._cache._slots.is_ring)
         keys = joined if self._is_joined else slots
-        if space.can_write:
+        if backend.is_mutable:
             written[plan.read] = slots
             return buffer, keys
         if (length := buffer.shape[plan.axes.seq]) > self._cache.capacity:
             rest = plan.axes.part(self._cache.capacity, length)
-            slots = space.xp.concat([slots, written[rest]], axis=plan.axes.seq)
+            slots = backend.xp.concat([slots, written[rest]], axis=plan.axes.seq)
         if held is not None:
-            held.record_in(slots, space)
+            held.record_in(slots, backend)
         return slots, keys
 
     def _seen(self, buffer: Array, new: Array, plan: WritePlan) -> Array:
         """Return an array like what queries will get, to check an attention before `new` moves."""
         seen = buffer[plan.read]
         if self._is_joined:
-            seen = plan.axes.space.xp.concat([seen, new], axis=plan.axes.seq)
+            seen = plan.axes.backend.xp.concat([seen, new], axis=plan.axes.seq)
         return seen
 
     def _write_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Return what to write to a buffer and what to read of it, as the plan of their form."""
         key: Any = signature_of(buffer, new)
         key = None if buffer is None else key and (*key, buffer.flags.writeable)
-        return get_or_make(self._plans, key, lambda: self._checked_plan(buffer, new))
+        return get_or_compute(self._plans, key, lambda: self._checked_plan(buffer, new))
 
     def _checked_plan(self, buffer: Array, new: Array) -> WritePlan:
         """Check a buffer and what is new, and return what to write and to read."""
         cache, buffer_axes = self._cache, self._checked_axes(buffer, new)
         seq = int(cache._is_batch_first)  # axis of the sequence in positions
         size, writes = cache.capacity, None
-        if self._writes is not None and buffer_axes.space.can_write:
+        if self._writes is not None and buffer_axes.backend.is_mutable:
             size = self.key_positions.shape[seq]
             size -= self.positions.shape[seq] if self._is_joined else 0
             rows = self.positions.shape[1 - seq]
@@ -647,23 +666,23 @@ class KVStep(MadeByCache, _Value):
     def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache = self._cache
-        space = space_of(buffer=buffer, new=new, **{POSITIONS_LABEL: cache._prototype})
+        backend = get_backend(buffer=buffer, new=new, **{POSITIONS_LABEL: cache._prototype})
         shape = list(buffer.shape)
         feature, seq = axes.feature_and_seq_axis(
             cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
         )
         batch: Any = axes.batch_axis(buffer.ndim, feature, seq)
-        rows, what = cache.lengths.shape[0], ""
+        rows, requirement = cache.lengths.shape[0], ""
         if batch is None:
-            what = "have an axis of sequences"
+            requirement = "have an axis of sequences"
         elif (batch < seq) != cache._is_batch_first:
-            what = "have the sequences on the same side of the slots as with 4 axes"
+            requirement = "have the sequences on the same side of the slots as with 4 axes"
         elif shape[seq] < cache.capacity:
-            what = f"have {plural(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
+            requirement = f"have {plural(cache.capacity, 'slot')} (`capacity`) on axis {seq}"
         elif shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
-            what = f"have {plural(rows, 'sequence')} on axis {batch}"
-        if what:
-            raise wrong_value("buffer", what, f"shape {tuple(shape)}")
+            requirement = f"have {plural(rows, 'sequence')} on axis {batch}"
+        if requirement:
+            raise wrong_value("buffer", requirement, f"shape {tuple(shape)}")
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_HINT)
@@ -672,7 +691,7 @@ class KVStep(MadeByCache, _Value):
             raise wrong_type("new", required, dtypes.dtype_name(new.dtype))
         if not getattr(getattr(buffer, "flags", None), "writeable", True):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
-        return BufferAxes(seq, batch, buffer.ndim, space)
+        return BufferAxes(seq, batch, buffer.ndim, backend)
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the buffers have."""
@@ -686,11 +705,13 @@ class KVStep(MadeByCache, _Value):
         options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
         for (name, axis), index, axis_of_cache in zip(options, indices, cache_axes, strict=True):
             if index != axis_of_cache % q.ndim:
-                what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
-                raise wrong_value(name, what, axis, " Make the cache with the axes of its buffers.")
+                requirement = f"be left out, or {axis_of_cache} as in the cache of `positions`"
+                raise wrong_value(
+                    name, requirement, axis, " Make the cache with the axes of its buffers."
+                )
         return indices
 
-    def _positions_for(self, q: Array, k: Array, seq: int, space: Space) -> GivenPositions:
+    def _positions_for(self, q: Array, k: Array, seq: int, backend: Backend) -> ExplicitPositions:
         """Return the positions of queries and keys in an attention, for as many as these are."""
         cache, queries, keys = self._cache, self.positions, self.key_positions
         if cache._is_batch_first:
@@ -698,12 +719,12 @@ class KVStep(MadeByCache, _Value):
         for name, array, rows in (("q", q, queries), ("k", k, keys)):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
                 tokens = plural(rows.shape[0], "token")
-                what = f"have {tokens} on axis {seq}, as the step in `positions`"
+                requirement = f"have {tokens} on axis {seq}, as the step in `positions`"
                 hint = NEW_HINT if name == "q" else " Pass the keys that `store` returns."
-                raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
+                raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
-        on_host = None if space.is_compiling else self._on_host
-        return GivenPositions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
+        on_host = None if backend.is_compiling else self._on_host
+        return ExplicitPositions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
 
 
 def is_sequence(numbers: Any) -> bool:
@@ -711,35 +732,37 @@ def is_sequence(numbers: Any) -> bool:
     return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
 
 
-def numbers_of(name: str, given: Array, *kinds: str) -> Array:
+def as_integer_array(name: str, given: Array, *kinds: str) -> Array:
     """Return integers, or what else is asked for, of a list or an array, as NumPy's if possible."""
     numbers: Array = given
     if isinstance(given, list | tuple):
         try:
             numbers = np.asarray(given) if len(given) else np.zeros(0, dtype=np.int64)
         except ValueError:  # lists of different lengths
-            raise wrong_type(name, "be a list of numbers or of lists", shown(given)) from None
-    space = space_of(**{name: numbers})
-    if space.is_chunked:
+            raise wrong_type(
+                name, "be a list of numbers or of lists", format_value(given)
+            ) from None
+    backend = get_backend(**{name: numbers})
+    if backend.is_chunked:
         raise wrong_type(name, "be a list or an array in memory", type_name(numbers))
-    if not any(dtypes.is_dtype(numbers.dtype, kind, space.xp) for kind in kinds or ("integral",)):
-        what = "hold integers" + " or booleans" * ("bool" in kinds)
-        raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype))
-    return space.to_numpy(numbers) if space.is_readable(numbers) else numbers
+    if not any(dtypes.is_dtype(numbers.dtype, kind, backend.xp) for kind in kinds or ("integral",)):
+        requirement = "hold integers" + " or booleans" * ("bool" in kinds)
+        raise wrong_type(name, requirement, dtypes.dtype_name(numbers.dtype))
+    return backend.to_numpy(numbers) if backend.is_concrete(numbers) else numbers
 
 
-def in_one_library(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
+def in_one_library(backend: Backend, *arrays: Array) -> tuple[Namespace, list[Array]]:
     """Return a namespace, and the arrays as integers in it.
 
     It is NumPy if the host can read all of them, else their library, which traces.
     """
-    if all(isinstance(x, np.ndarray) or space.is_readable(x) for x in arrays):
-        on_host = [x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays]
+    if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
+        on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
-    on = {"dtype": space.integer, "device": space.device}
-    return space.xp, [space.xp.asarray(x, **on) for x in arrays]
+    on = {"dtype": backend.integer, "device": backend.device}
+    return backend.xp, [backend.xp.asarray(x, **on) for x in arrays]
 
 
-def _prototype(space: Space) -> Array:
+def _prototype(backend: Backend) -> Array:
     """Return an array that tells the library and the device of positions."""
-    return space.xp.zeros(1, dtype=space.integer, device=space.device)
+    return backend.xp.zeros(1, dtype=backend.integer, device=backend.device)

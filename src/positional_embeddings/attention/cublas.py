@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 # cudaDataType_t
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
@@ -31,7 +31,7 @@ class Leading(NamedTuple):
 
 
 def gemm(
-    rows: Array, table: Array, out: Array, space: Space, alpha: float = 1.0, beta: float = 0.0
+    rows: Array, table: Array, out: Array, backend: Backend, alpha: float = 1.0, beta: float = 0.0
 ) -> None:
     """Write ``alpha * rows @ table + beta * out`` to `out`.
 
@@ -55,7 +55,7 @@ def gemm(
             rows = rows.copy(order="C")
         else:
             table = table.copy(order="C")
-        gemm(rows, table, out, space, alpha, beta)
+        gemm(rows, table, out, backend, alpha, beta)
         return
     # It is not said that steps from matrix to matrix may be negative.
     axes.sort(key=lambda axis: (min(axis) >= 0, axis))
@@ -71,7 +71,7 @@ def gemm(
         # Its matrices have columns first, so that the table comes first.
         for name, array in (("table", table), ("rows", rows), ("out", out)):
             steps = (i * getattr(axis, name) for i, axis in zip(place, axes, strict=True))
-            start = space.address(array) + sum(steps) * array.itemsize
+            start = backend.address(array) + sum(steps) * array.itemsize
             operands.append((start, _TYPES[dtype_name(array.dtype)]))
         cublas.gemmStridedBatchedEx(
             handle,

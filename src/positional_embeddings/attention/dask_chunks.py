@@ -11,16 +11,16 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, TypeAlias
 
-from positional_embeddings.arguments.spans import whole_span
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arguments.spans import full_range
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import Array, drop_none
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
-from positional_embeddings.masks.points import Consecutive
+from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import intersect, unite
 
 # Where chunks of an axis start and stop.
@@ -35,20 +35,20 @@ _NAME = "scaled_dot_product_attention"  # of the tasks
 def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     terms = _terms_that_are_arrays(spec, query, key)
-    rows, space = query.ndim - 2, spec.space
+    rows, backend = query.ndim - 2, spec.backend
     longer = (key if query.shape[axis] == 1 else query for axis in range(rows))
-    lengths = [space.chunks(array)[axis] for axis, array in enumerate(longer)]
-    lengths += [space.chunks(query)[rows], space.chunks(key)[rows]]
+    lengths = [backend.chunks(array)[axis] for axis, array in enumerate(longer)]
+    lengths += [backend.chunks(query)[rows], backend.chunks(key)[rows]]
     chunks = dict(enumerate(lengths))
     # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
     expanded = query[..., None, :], key[..., None, :, :], value[..., None, :, :]
-    arrays = [space.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
-    arrays += [space.rechunk(array[..., None], chunks) for array in terms.values()]
+    arrays = [backend.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
+    arrays += [backend.rechunk(array[..., None], chunks) for array in terms.values()]
     # What all tasks share, one node of the graph, which each worker gets once: the scores without
     # arrays, and without a space, which each task has of its chunks.
-    without: dict[str, Any] = dict.fromkeys(("space", "sinks", *terms))
-    if not isinstance(spec.positions, Consecutive):
-        without["positions"] = Consecutive(0, spec.layout.keys.size)
+    without: dict[str, Any] = dict.fromkeys(("backend", "sinks", *terms))
+    if not isinstance(spec.positions, ImplicitPositions):
+        without["positions"] = ImplicitPositions(0, spec.layout.keys.size)
     shared = sys.modules["dask"].delayed(spec._replace(**without), traverse=False)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
@@ -56,22 +56,22 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
         # The sinks are before the first keys that the queries visit.
         task = partial(_attend_chunk, tuple(terms), runs[0][0])
         bounds = ([*row_bounds, queries, keys] for keys in runs)
-        parts = [_partial_sums(task, arrays, part, shared, space) for part in bounds]
-        part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
-        outputs.append(_merged(part, space)[..., 0, :])
-    columns = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
-    *outer, _ = space.chunks(columns)
+        parts = [_partial_sums(task, arrays, part, shared, backend) for part in bounds]
+        part = parts[0] if len(parts) == 1 else backend.xp.concat(parts, axis=rows + 1)
+        outputs.append(_merged(part, backend)[..., 0, :])
+    columns = outputs[0] if len(outputs) == 1 else backend.xp.concat(outputs, axis=rows)
+    *outer, _ = backend.chunks(columns)
     n = value.shape[-1]
     finish = partial(_finish_chunk, spec.with_lse)
     results = (*outer, (n + spec.with_lse,))
-    done = space.map_chunks(finish, columns, chunks=results, dtype=space.dtype, name=_NAME)
+    done = backend.map_chunks(finish, columns, chunks=results, dtype=backend.dtype, name=_NAME)
     return (done[..., :n], done[..., n:]) if spec.with_lse else (done, None)
 
 
 def _terms_that_are_arrays(spec: ScoreSpec, query: Array, key: Array) -> dict[str, Array]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
-    pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
-    is_counted = isinstance(spec.positions, Consecutive)
+    pairs = full_range(query.shape[-2]), full_range(key.shape[-2])
+    is_counted = isinstance(spec.positions, ImplicitPositions)
     in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (spec.mask, spec.bias)]
     mask = None if in_tasks[0] else spec.mask_between(*pairs)
     bias = None if in_tasks[1] else spec.bias_between(*pairs)
@@ -91,7 +91,7 @@ def _visible_chunks(
     """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
 
     def seen(queries: tuple[int, int]) -> Bounds:
-        ranges = spec.reach((queries,)).seen_by_any
+        ranges = spec.visible_keys((queries,)).any_query
         # The first one is hidden.
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
@@ -101,7 +101,11 @@ def _visible_chunks(
 
 
 def _partial_sums(
-    task: Callable[..., Array], arrays: list[Array], bounds: list[Bounds], shared: Any, space: Space
+    task: Callable[..., Array],
+    arrays: list[Array],
+    bounds: list[Bounds],
+    shared: Any,
+    backend: Backend,
 ) -> Array:
     """Return the columns of some chunks, (..., query, chunk of keys, feature + 2)."""
     index = [slice(axis[0][0], axis[-1][1]) for axis in bounds]
@@ -111,11 +115,11 @@ def _partial_sums(
         return array if part.shape == array.shape else part
 
     *outer, _ = (tuple([stop - start for start, stop in axis]) for axis in bounds)
-    return space.map_chunks(
+    return backend.map_chunks(
         partial(task, bounds),
         *map(cut, arrays),
         chunks=(*outer, (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
-        dtype=space.dtype,
+        dtype=backend.dtype,
         numbered=True,
         name=_NAME,
         shared=shared,
@@ -137,36 +141,36 @@ def _attend_chunk(
     if keys != first_keys:
         terms.pop("sinks", None)
     counted: Any = shared.positions
-    positions = Consecutive(counted.offset + queries[0], counted.k_len)
-    terms |= {"space": space_of(query=query), "rows": tuple(slice(*bounds) for bounds in rows)}
+    positions = ImplicitPositions(counted.offset + queries[0], counted.k_len)
+    terms |= {"backend": get_backend(query=query), "rows": tuple(slice(*bounds) for bounds in rows)}
     spec = shared._replace(positions=positions, keys=keys, **terms)
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    with spec.space.compute_context(query):
+    with spec.backend.compute_context(query):
         return blocks.partial_sums(spec, query, key, value)[..., None, :]
 
 
 def _finish_chunk(with_lse: bool, columns: Array) -> Array:  # noqa: FBT001
     """Return the output, and perhaps the logarithm of the sum of exponentials after it."""
-    space, state = space_of(columns=columns), OnlineSoftmax.from_columns(columns)
-    return state.means_and_lse(space) if with_lse else state.means(space)
+    backend, state = get_backend(columns=columns), OnlineSoftmax.from_columns(columns)
+    return state.means_and_lse(backend) if with_lse else state.means(backend)
 
 
-def _merged(parts: Array, space: Space) -> Array:
+def _merged(parts: Array, backend: Backend) -> Array:
     """Merge the columns of all chunks of keys, (..., query, 1, feature + 2)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
         lengths = tuple(min(_MOST_MERGED, count - n) for n in range(0, count, _MOST_MERGED))
-        parts = space.rechunk(parts, {axis: lengths})
-        chunks = list(space.chunks(parts))
+        parts = backend.rechunk(parts, {axis: lengths})
+        chunks = list(backend.chunks(parts))
         chunks[axis] = (1,) * len(lengths)
         options = {"chunks": tuple(chunks), "dtype": parts.dtype, "name": "merge_attention"}
-        parts = space.map_chunks(_merge_chunk, parts, **options)
+        parts = backend.map_chunks(_merge_chunk, parts, **options)
     return parts
 
 
 def _merge_chunk(parts: Array) -> Array:
     """Return the columns of several parts in one, (..., query, part, feature + 2)."""
-    xp = space_of(parts=parts).xp
+    xp = get_backend(parts=parts).xp
     sums, highest = parts[..., :-1], parts[..., -1:]
     top = xp.max(highest, axis=-2, keepdims=True)
     decay = xp.exp(highest - xp.where(top == -float("inf"), 0.0, top))

@@ -12,7 +12,7 @@ from positional_embeddings.attention.rules import call_score_function
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Points
+from positional_embeddings.masks.points import PositionBlock
 
 # Numbers of the keys that a block of queries gathers: few enough for a core's cache
 # (`benchmarks/bench_lists.py`), or enough to be worth a launch.
@@ -33,29 +33,29 @@ class _Inputs(NamedTuple):
 
 def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    space, (lists, others) = spec.space, spec.mask._split_lists()
+    backend, (lists, others) = spec.backend, spec.mask._split_lists()
     columns = value.shape[-1] + spec.with_lse
-    key, value = space.contiguous_rows(key), space.contiguous_rows(value)
+    key, value = backend.contiguous_rows(key), backend.contiguous_rows(value)
     inputs = _Inputs(spec, others, lists._largest is None, key, value, columns)
     groups = lists._groups()
     outputs = [_group_output(inputs, query, *group) for group in groups]
     output = outputs[0]
     if len(groups) > 1:
         places = np.argsort(np.concat([queries for queries, _ in groups]))
-        places = space.xp.asarray(places, dtype=space.integer, device=space.device)
-        output = space.take_entries(space.xp.concat(outputs, axis=-2), places, output.ndim - 2)
+        places = backend.xp.asarray(places, dtype=backend.integer, device=backend.device)
+        output = backend.take_entries(backend.xp.concat(outputs, axis=-2), places, output.ndim - 2)
     return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
 def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
-    space, (mask, others) = spec.space, spec.mask._split_lists()
+    backend, (mask, others) = spec.backend, spec.mask._split_lists()
     lists = mask._padded()
     columns = lists.shape[1]
     if 0 in (query.shape[-2], key.shape[-2]):  # no query has a list, or there are no keys
         shape = (*batch_lengths(query, key), query.shape[-2], columns)
-        return space.xp.zeros(shape, dtype=space.dtype, device=space.device)
-    key = space.contiguous_rows(key)
+        return backend.xp.zeros(shape, dtype=backend.dtype, device=backend.device)
+    key = backend.contiguous_rows(key)
     inputs = _Inputs(spec, others, mask._largest is None, key, None, columns)
     return _group_output(inputs, query, None, lists)
 
@@ -63,7 +63,7 @@ def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
 def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, (..., query, column), whose lists have like lengths."""
     spec, batch = inputs.spec, lists.shape[2]
-    lists = Points(None, spec.space, None).in_library(lists)
+    lists = PositionBlock(None, spec.backend, None).in_library(lists)
     if batch == 1:
         return _joined_blocks(inputs, query, queries, lists[..., 0])
     axis, outputs = spec.aligned("mask", lists).shape.index(batch), []
@@ -75,27 +75,27 @@ def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, list
         own_spec = spec._replace(rows=rows, sinks=sinks, bias=bias)
         sequence = inputs._replace(spec=own_spec, key=key, value=value)
         outputs.append(_joined_blocks(sequence, own, queries, lists[..., b]))
-    return spec.space.xp.concat(outputs, axis=axis)
+    return spec.backend.xp.concat(outputs, axis=axis)
 
 
 def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return what some queries give, by blocks of them."""
-    spec, space, xp = inputs.spec, inputs.spec.space, inputs.spec.space.xp
-    like = {"dtype": space.integer, "device": space.device}
+    spec, backend, xp = inputs.spec, inputs.spec.backend, inputs.spec.backend.xp
+    like = {"dtype": backend.integer, "device": backend.device}
     count = lists.shape[0]
     at = xp.arange(count, **like) if queries is None else xp.asarray(queries, **like)
 
     def queries_first(array: Array) -> Array:
         """Return these queries of an array as its first axis."""
-        taken = array if queries is None else space.take_entries(array, at, array.ndim - 2)
-        return space.move_axis(taken, -2, 0)
+        taken = array if queries is None else backend.take_entries(array, at, array.ndim - 2)
+        return backend.move_axis(taken, -2, 0)
 
     arrays = [at, lists, queries_first(query)]
     if not (spec.bias is None or callable(spec.bias) or spec.bias.shape[-2] == 1):
         arrays.append(queries_first(spec.bias))
     rows, size = batch_lengths(query, inputs.key), _block_size(inputs, query, lists)
-    if space.loops() is not None:
-        loops: Any = space.loops()
+    if backend.loops() is not None:
+        loops: Any = backend.loops()
         blocks = -(-count // size)
         size = -(-count // blocks)
         # The last queries are repeated, so that all blocks are of one size.
@@ -104,12 +104,14 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
             xp.reshape(xp.take(x, places, axis=0), (blocks, size, *x.shape[1:])) for x in arrays
         ]
         _, output = loops.scan(lambda _, block: (None, _block_output(inputs, *block)), None, arrays)
-        output = xp.reshape(space.move_axis(output, 0, -3), (*rows, blocks * size, inputs.columns))
+        output = xp.reshape(
+            backend.move_axis(output, 0, -3), (*rows, blocks * size, inputs.columns)
+        )
         return output[..., :count, :]
-    if not space.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
+    if not backend.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
         parts = [_block_output(inputs, *(x[a, ...] for x in arrays)) for a in cuts(count, size)]
         return xp.concat(parts, axis=-2)
-    output = xp.empty((*rows, count, inputs.columns), dtype=space.dtype, device=space.device)
+    output = xp.empty((*rows, count, inputs.columns), dtype=backend.dtype, device=backend.device)
 
     def work(part: slice) -> None:
         output[..., part, :] = _block_output(inputs, *(x[part, ...] for x in arrays))
@@ -120,10 +122,10 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
 
 def _block_size(inputs: _Inputs, query: Array, lists: Array) -> int:
     """Return how many queries gather few enough numbers."""
-    spec, space = inputs.spec, inputs.spec.space
-    if space.is_chunked and spec.block_size is None:
-        return int(max(space.chunks(query)[-2]))
-    most: int = _MOST_NUMBERS_ON_HOST if space.is_on_host(query) else _MOST_NUMBERS_ON_DEVICE
+    spec, backend = inputs.spec, inputs.spec.backend
+    if backend.is_chunked and spec.block_size is None:
+        return int(max(backend.chunks(query)[-2]))
+    most: int = _MOST_NUMBERS_ON_HOST if backend.is_on_host(query) else _MOST_NUMBERS_ON_DEVICE
     numbers: int = prod(batch_lengths(query, inputs.key)) * query.shape[-1] * lists.shape[1]
     return spec.block_size or max(1, most // max(1, numbers))
 
@@ -134,24 +136,24 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
     Queries, and a bias of each of them, are on the first axis.
     """
     spec, others, may_be_wrong, key, value, _ = inputs
-    space, xp, k_len = spec.space, spec.space.xp, key.shape[-2]
-    query = space.move_axis(query, 0, -2)
+    backend, xp, k_len = spec.backend, spec.backend.xp, key.shape[-2]
+    query = backend.move_axis(query, 0, -2)
     if bias:
-        spec = spec._replace(bias=space.move_axis(bias[0], 0, -2))
+        spec = spec._replace(bias=backend.move_axis(bias[0], 0, -2))
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
     hidden = spec.aligned("mask", (listed == -1)[..., None])
-    q, k = spec.positions.pairs(*pairs, space)
+    q, k = spec.positions.pairs(*pairs, backend)
     if others is not None:
         hidden = hidden | spec.aligned("mask", others._hides(q, k))
     if spec.positions.may_be_empty:
         hidden = hidden | spec.aligned("mask", k.values < 0)
-    if space.is_on_host(hidden) and space.is_true(~xp.any(hidden)):
+    if backend.is_on_host(hidden) and backend.concrete_bool(~xp.any(hidden)):
         hidden = None
     to_add = _bias_at(spec, *pairs)
     if may_be_wrong:
         wrong = spec.aligned("mask", (~is_there & (listed != -1))[..., None])
-        nan = space.fill(space.astype(wrong, space.dtype), wrong, float("nan"))
+        nan = backend.fill(backend.astype(wrong, backend.dtype), wrong, float("nan"))
         to_add = nan if to_add is None else to_add + nan
     # Each query becomes a matrix of its own, in which heads that share their keys are rows.
     order, last = list(range(query.ndim + 1)), query.ndim - 1
@@ -163,7 +165,7 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
         for x in (query, hidden, to_add, spec.sinks)
     )
     key, value = (
-        None if x is None else space.take_entries(x, pairs[1][..., 0], x.ndim - 2)
+        None if x is None else backend.take_entries(x, pairs[1][..., 0], x.ndim - 2)
         for x in (key, value)
     )
     spec, lse = spec._replace(sinks=sinks), None
@@ -177,17 +179,17 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
 
 def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     """Return the bias between queries (query, 1, 1) and keys of each (query, key, 1)."""
-    space, bias = spec.space, spec.bias
+    backend, bias = spec.backend, spec.bias
     if isinstance(bias, Bias):
-        q, k = spec.positions.pairs(queries, keys, space)
-        return spec.aligned("bias", bias._at_pairs(q.values, k.values, space))
+        q, k = spec.positions.pairs(queries, keys, backend)
+        return spec.aligned("bias", bias._at_pairs(q.values, k.values, backend))
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
-        array = spec.layout.align(name, array, keys.shape[0], keys.shape[1], space)
+        array = spec.layout.align(name, array, keys.shape[0], keys.shape[1], backend)
         return slice_broadcast(array, spec.rows)
     if bias is None or bias.shape[-1] == 1:
         return bias
     *rows, count, k_len = bias.shape
-    first = space.xp.arange(count, dtype=space.integer, device=space.device)[:, None] * k_len
-    table = space.reshape(bias, (*rows, count * k_len))
-    return space.take_entries(table, first + keys[..., 0], len(rows))
+    first = backend.xp.arange(count, dtype=backend.integer, device=backend.device)[:, None] * k_len
+    table = backend.reshape(bias, (*rows, count * k_len))
+    return backend.take_entries(table, first + keys[..., 0], len(rows))

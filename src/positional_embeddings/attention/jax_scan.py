@@ -6,7 +6,7 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings.arguments.spans import Span
+from positional_embeddings.arguments.spans import IndexRanges
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.attention.blocks import Inputs, inputs_of
@@ -37,7 +37,7 @@ def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> 
     """
     visited = []
     for at in cuts(q_len, q_block):
-        seen = spec.reach(((at.start, at.stop),)).seen_by_any
+        seen = spec.visible_keys(((at.start, at.stop),)).any_query
         some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
         visited.append(sorted(some))
     longest = max(map(len, visited))
@@ -49,9 +49,9 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
 
     The last block of each ends with the last query or key, and begins within the block before it.
     """
-    space, size = spec.space, block_size(spec)
-    xp = space.xp
-    loops: Any = space.loops()
+    backend, size = spec.backend, block_size(spec)
+    xp = backend.xp
+    loops: Any = backend.loops()
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited = _visited_blocks(q_len, q_block, k_block, spec)
@@ -63,35 +63,35 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
 
     def block_output(_: None, element: tuple[Array, ...]) -> tuple[None, Array]:
         number, query, visited_keys = element
-        queries = Span(None, q_block, xp.minimum(number * q_block, q_len - q_block))
-        query = space.astype(query, space.dtype) * spec.scale
+        queries = IndexRanges(None, q_block, xp.minimum(number * q_block, q_len - q_block))
+        query = backend.astype(query, backend.dtype) * spec.scale
 
         def update(
             state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite: Array
         ) -> OnlineSoftmax:
             first = number * k_block
-            keys = Span(None, k_block, xp.minimum(first, k_len - k_block))
+            keys = IndexRanges(None, k_block, xp.minimum(first, k_len - k_block))
             between = spec.mask_between(queries, keys), spec.bias_between(queries, keys)
             mask, bias = spec.hidden_and_bias(*between)
             if k_len % k_block:
-                is_in_block_before = keys.positions(space) < first
+                is_in_block_before = keys.positions(backend) < first
                 mask = is_in_block_before if mask is None else mask | is_in_block_before
             hidden = xp.matrix_transpose(nonfinite[0]) if nonfinite else None
-            logits = spec.from_products(products(query, key, space), hidden, None, bias)
-            return state.update(logits, mask, value, inputs.headroom, space)
+            logits = spec.from_products(products(query, key, backend), hidden, None, bias)
+            return state.update(logits, mask, value, inputs.headroom, backend)
 
         def visit(state: OnlineSoftmax, block: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:
             return loops.cond(block[0] >= 0, update, lambda s, *_: s, state, *block), None
 
         index = xp.maximum(visited_keys, 0)
         blocks = [xp.take(array, index, axis=0) for array in key_blocks]
-        first = _state_like(inputs, query).with_sinks(spec.sinks, space)
+        first = _state_like(inputs, query).with_sinks(spec.sinks, backend)
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
-        return None, state.means_and_lse(space) if spec.with_lse else state.means(space)
+        return None, state.means_and_lse(backend) if spec.with_lse else state.means(backend)
 
-    numbers = xp.asarray(visited, dtype=space.integer, device=space.device)
+    numbers = xp.asarray(visited, dtype=backend.integer, device=backend.device)
     count = len(visited)
-    numbered = xp.arange(count, dtype=space.integer, device=space.device)
+    numbered = xp.arange(count, dtype=backend.integer, device=backend.device)
     elements = (numbered, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
@@ -105,10 +105,10 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
 
 def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
-    space = inputs.spec.space
-    xp = space.xp
-    product = products(query[..., :1], inputs.key[..., :1, :1], space)
-    weighted = space.grouped_matmul(product, inputs.value[..., :1, :])
+    backend = inputs.spec.backend
+    xp = backend.xp
+    product = products(query[..., :1], inputs.key[..., :1, :1], backend)
+    weighted = backend.grouped_matmul(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
     both = weighted, product
     sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)

@@ -5,11 +5,11 @@ from math import prod, sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import Span, whole_span
+from positional_embeddings.arguments.spans import IndexRanges, full_range
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
-from positional_embeddings.arrays.space import Space
 
 
 class ArraySpec(NamedTuple):
@@ -36,8 +36,8 @@ class QKVLayout(NamedTuple):
     """The axes of queries, keys and values, and of their scores."""
 
     shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
-    queries: Span  # all of them, as are the keys
-    keys: Span
+    queries: IndexRanges  # all of them, as are the keys
+    keys: IndexRanges
     feature: int
     seq: int
     batch_axes: tuple[int, ...]  # all others, one that is split last
@@ -54,15 +54,15 @@ class QKVLayout(NamedTuple):
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
 
-    def batched(self, arrays: tuple[Array, ...], space: Space) -> tuple[Array, ...]:
+    def batched(self, arrays: tuple[Array, ...], backend: Backend) -> tuple[Array, ...]:
         """Return queries, keys and values as (..., sequence, feature)."""
         if self.is_in_order and self.split is None:
             return arrays
         last = self.seq, self.feature
-        return tuple([self._to_batched(array, last, space) for array in arrays])
+        return tuple([self._to_batched(array, last, backend) for array in arrays])
 
     def restored(
-        self, rows: Array, dtype: Dtype, space: Space, last: tuple[int, int] | None = None
+        self, rows: Array, dtype: Dtype, backend: Backend, last: tuple[int, int] | None = None
     ) -> Array:
         """Return an output, (..., query, feature), with the axes of the queries, in a dtype.
 
@@ -70,30 +70,30 @@ class QKVLayout(NamedTuple):
         """
         if self.split is not None:
             lengths = [self.shape[axis] for axis in self.batch_axes]
-            rows = space.reshape(rows, (*lengths, *rows.shape[-2:]))
+            rows = backend.reshape(rows, (*lengths, *rows.shape[-2:]))
         if not self.is_in_order:
             order = (*self.batch_axes, *(last or (self.seq, self.feature)))
-            rows = space.xp.permute_dims(rows, tuple(map(order.index, range(len(order)))))
-        return space.astype(rows, dtype)
+            rows = backend.xp.permute_dims(rows, tuple(map(order.index, range(len(order)))))
+        return backend.astype(rows, dtype)
 
-    def lse(self, rows: Array, space: Space) -> Array:
+    def lse(self, rows: Array, backend: Backend) -> Array:
         """Return one number a query, (..., query, 1), with the axes of the queries but features."""
-        lse = self.restored(rows, space.dtype, space)
+        lse = self.restored(rows, backend.dtype, backend)
         return lse[(*(slice(None),) * self.feature, 0, ...)]
 
-    def _to_batched(self, array: Array, last: tuple[int, int], space: Space) -> Array:
+    def _to_batched(self, array: Array, last: tuple[int, int], backend: Backend) -> Array:
         """Move two axes last, and split the axis before them."""
         if not self.is_in_order:
-            array = space.xp.permute_dims(array, (*self.batch_axes, *last))
+            array = backend.xp.permute_dims(array, (*self.batch_axes, *last))
         if self.split is None:
             return array
         *others, count, n, m = array.shape
         axis, split = len(others), self._split_of(count)
-        if space.is_chunked and count > 0:
+        if backend.is_chunked and count > 0:
             inner = prod(split[1:])
-            if any(k % inner for k in space.chunks(array)[axis]):
-                array = space.rechunk(array, {axis: (count,)})  # else a part would be cut in two
-        return space.reshape(array, (*others, *split, n, m))
+            if any(k % inner for k in backend.chunks(array)[axis]):
+                array = backend.rechunk(array, {axis: (count,)})  # else a part would be cut in two
+        return backend.reshape(array, (*others, *split, n, m))
 
     def _split_of(self, count: int) -> tuple[int, ...]:
         """Return the lengths that as many rows are split into: of queries, of keys, or one."""
@@ -102,7 +102,7 @@ class QKVLayout(NamedTuple):
             return (heads, *others)
         return (1,) * (1 + len(others)) if count == 1 else (heads, 1, *others[1:])
 
-    def align(self, name: str, array: Array, q_len: int, k_len: int, space: Space) -> Array:
+    def align(self, name: str, array: Array, q_len: int, k_len: int, backend: Backend) -> Array:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
         if array.ndim < 2:
             # One axis could be the queries or the keys.
@@ -113,9 +113,9 @@ class QKVLayout(NamedTuple):
         is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
         hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
-        return self._to_batched(array, score_axes, space)
+        return self._to_batched(array, score_axes, backend)
 
-    def align_mask_or_bias(self, name: str, array: Array, space: Space) -> Array:
+    def align_mask_or_bias(self, name: str, array: Array, backend: Backend) -> Array:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows.
 
         A `Bias` at positions of several sequences gives (query, key, batch, heads).
@@ -130,31 +130,31 @@ class QKVLayout(NamedTuple):
         batch_axes = [self.check_count(*pair) for pair in sizes]
         if self.is_merged:
             *head_counts, _ = self.split or ()
-            rows = space.xp.permute_dims(array, (3, 2, 0, 1))
+            rows = backend.xp.permute_dims(array, (3, 2, 0, 1))
             split = (1,) * len(head_counts) if heads == 1 else head_counts
-            return space.reshape(rows, (*split, *rows.shape[1:]))
+            return backend.reshape(rows, (*split, *rows.shape[1:]))
         array = array[
             (slice(None), slice(None), *(0 if n == 1 else slice(None) for n in (batch, heads)))
         ]
         own_axes = (*self.score_axes, *batch_axes)
-        array = axes.expand_to_axes(array, own_axes, len(self.shape), space.xp)
-        return self._to_batched(array, self.score_axes, space)
+        array = axes.expand_to_axes(array, own_axes, len(self.shape), backend.xp)
+        return self._to_batched(array, self.score_axes, backend)
 
     def check_count(self, name: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of another; return their axis."""
-        what = "sequences" if name == "mask" else "heads"
+        requirement = "sequences" if name == "mask" else "heads"
         if not self.batch_axes:
             why = f"since `q` of {len(self.shape)} axes has none for more"
-            raise wrong_value(name, f"be for one {what.rstrip('s')}, {why}", size)
-        find = axes.head_axis if what == "heads" else axes.batch_axis
+            raise wrong_value(name, f"be for one {requirement.rstrip('s')}, {why}", size)
+        find = axes.head_axis if requirement == "heads" else axes.batch_axis
         axis: Any = find(len(self.shape), self.feature, self.seq)
         n = self.shape[axis]
         if self.is_merged and self.split is not None:
             *head_counts, batch = self.split
-            n = batch if what == "sequences" else prod(head_counts)
-            what += " in heads * batch"
+            n = batch if requirement == "sequences" else prod(head_counts)
+            requirement += " in heads * batch"
         if checks.known_to_differ(size, n):
-            raise wrong_value(name, f"be for {n} {what}, as axis {axis} of `q` has", size)
+            raise wrong_value(name, f"be for {n} {requirement}, as axis {axis} of `q` has", size)
         return int(axis)
 
 
@@ -188,8 +188,8 @@ def layout_of(key: LayoutKey, xp: Namespace) -> QKVLayout:
     lengths = [n for axis, n in enumerate(shape) if axis != feature]
     layout = QKVLayout(
         shape=tuple(shape),
-        queries=whole_span(q.shape[seq]),
-        keys=whole_span(k.shape[seq]),
+        queries=full_range(q.shape[seq]),
+        keys=full_range(k.shape[seq]),
         feature=feature,
         seq=seq,
         batch_axes=batch_axes,
@@ -234,8 +234,8 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
     count = arrays["q"].ndim
     for name, array in arrays.items():
         if array.ndim != count:
-            came = f"shape {tuple(array.shape)}"
-            raise wrong_value(name, f"have as many axes as `q`, {count}", came)
+            actual = f"shape {tuple(array.shape)}"
+            raise wrong_value(name, f"have as many axes as `q`, {count}", actual)
 
 
 def _split(layout: QKVLayout, heads: int | None, kv_heads: int | None, key: LayoutKey) -> QKVLayout:
@@ -250,8 +250,8 @@ def _split(layout: QKVLayout, heads: int | None, kv_heads: int | None, key: Layo
             split = _heads_of_keys_and_batch(kv_heads, n, batch, axis)
         return layout._replace(split=split, is_merged=True)
     if is_one and "mask" in counts and (len(counts) > 1 or kv_heads is not None):
-        what = "not be for several sequences, where `q` has one axis for sequences or heads"
-        raise wrong_value("mask", what, counts["mask"])
+        requirement = "not be for several sequences, where `q` has one axis for sequences or heads"
+        raise wrong_value("mask", requirement, counts["mask"])
     if heads is None or kv_heads is None:
         return layout
     others = tuple(axis for axis in batch_axes if axis != heads)
@@ -264,8 +264,8 @@ def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, in
     for name, size in counts.items():
         if size * (n // max(1, size)) != n:
             many = "sequences" if name == "mask" else "heads"
-            what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
-            raise wrong_value(name, f"{what} (heads * batch)", size)
+            requirement = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
+            raise wrong_value(name, f"{requirement} (heads * batch)", size)
     sequences = counts.get("mask")
     head_counts = [size for name, size in counts.items() if name != "mask"]
     heads = head_counts[0] if head_counts else n // max(1, sequences or 1)
@@ -278,15 +278,15 @@ def _heads_of_keys_and_batch(
     key_rows: int, n: int, batch: int | None, axis: int
 ) -> tuple[int, int, int]:
     """Return the lengths that an axis of ``heads * batch`` with shared heads is split into."""
-    came = f"{n} and {key_rows} on axis {axis}"
+    actual = f"{n} and {key_rows} on axis {axis}"
     if batch is None:
-        what = "be False for an axis of heads * batch, whose heads are not known"
+        requirement = "be False for an axis of heads * batch, whose heads are not known"
         hint = " Give heads and batch an axis each, such as (head, seq, heads, batch)."
-        raise wrong_value("enable_gqa", what, came, hint)
+        raise wrong_value("enable_gqa", requirement, actual, hint)
     batch = max(1, batch)
     heads = n // batch
     if n % batch or key_rows % batch or heads % (key_rows // batch):
         each = plural(batch, "sequence")
-        what = f"have a divisor of the {heads} heads of `q` for each of {each}"
-        raise wrong_value("k", what, came)
+        requirement = f"have a divisor of the {heads} heads of `q` for each of {each}"
+        raise wrong_value("k", requirement, actual)
     return key_rows // batch, n // key_rows, batch

@@ -8,10 +8,10 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
 from positional_embeddings.arguments.weights import ArrayDataclass, array_field, normal, set_weights
 from positional_embeddings.arrays import dtypes, namespace
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.attention.rules import Rules, ScoreFunction, call_score_function
 from positional_embeddings.biases.bias import Bias
@@ -163,8 +163,8 @@ class RoPEMultiHeadAttention(ArrayDataclass):
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         rules = namespace.drop_none(mask=mask, bias=bias)
-        space = space_of(x=x, **Rules(**rules).arrays(), Wq=self.Wq)
-        xp = space.xp
+        backend = get_backend(x=x, **Rules(**rules).arrays(), Wq=self.Wq)
+        xp = backend.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             hint = " Pass permute_dims(x, (2, 1, 0)) of (batch, seq, features)."
@@ -174,27 +174,27 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         axes.length(x, 2)
         by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
 
-        dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
-        with space.compute_context(x):
-            wide = space.astype(x, dtype)
-        q = self._heads(self.Wq, wide, self.num_heads, space)
-        k = self._heads(self.Wk, wide, self._kv_heads, space)
-        v = self._heads(self.Wv, wide, self._kv_heads, space)
+        dtype = xp.result_type(backend.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
+        with backend.compute_context(x):
+            wide = backend.astype(x, dtype)
+        q = self._heads(self.Wq, wide, self.num_heads, backend)
+        k = self._heads(self.Wk, wide, self._kv_heads, backend)
+        v = self._heads(self.Wv, wide, self._kv_heads, backend)
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        with space.compute_context(x):
-            return space.astype(_projected(self.Wo, merged, space), x.dtype)  # type: ignore[no-any-return]
+        with backend.compute_context(x):
+            return backend.astype(_projected(self.Wo, merged, backend), x.dtype)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
-    def _heads(self, weight: Array, x: Array, heads: int, space: Space) -> Array:
+    def _heads(self, weight: Array, x: Array, heads: int, backend: Backend) -> Array:
         """Project to (head_size, seq, heads, batch)."""
-        projected = _projected(weight, x, space)
+        projected = _projected(weight, x, backend)
         shape = (heads, self._rope.head_size, *x.shape[1:])
-        return space.xp.permute_dims(space.xp.reshape(projected, shape), (1, 2, 0, 3))
+        return backend.xp.permute_dims(backend.xp.reshape(projected, shape), (1, 2, 0, 3))
 
     def _per_head(self, kind: str, rule: Any, x: Array, xp: Namespace) -> Any:
         """Give a mask or bias of three axes, also of a function, the axes of attention."""
@@ -216,15 +216,17 @@ def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: 
     if array.ndim != 3:
         return array
     shape = tuple(array.shape)
-    third, what = (batch, "batch") if kind == "mask" else (heads, "heads")
+    third, requirement = (batch, "batch") if kind == "mask" else (heads, "heads")
     if shape[2] in (1, third):
         return array[:, :, None, :] if kind == "mask" else array[..., None]
     if shape[2] != heads * batch:
-        required = f"have length 1, {third} ({what}) or {heads * batch} (heads * batch) on axis 2"
+        required = (
+            f"have length 1, {third} ({requirement}) or {heads * batch} (heads * batch) on axis 2"
+        )
         raise wrong_value(name, required, f"shape {shape}")
     return xp.reshape(array, (*shape[:2], heads, batch))
 
 
-def _projected(weight: Array, x: Array, space: Space) -> Array:
-    with space.compute_context(x):
-        return space.xp.tensordot(space.astype(weight, x.dtype), x, axes=1)
+def _projected(weight: Array, x: Array, backend: Backend) -> Array:
+    with backend.compute_context(x):
+        return backend.xp.tensordot(backend.astype(weight, x.dtype), x, axes=1)

@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.spans import IndexRanges, index_ranges
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    VisibleKeys,
+    complement,
+    count_positions,
+    intersect,
+)
 
 # Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
 _ROW_COST = 2**13
@@ -26,7 +32,7 @@ _KEY_MULTIPLE = 64
 class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
-    keys: Span
+    keys: IndexRanges
     is_masked: bool = True  # whether a query may not see some of them
     is_required: bool = False  # whether they are met even if they are hidden from all queries
 
@@ -38,11 +44,11 @@ class QueryBlock(NamedTuple):
     meets further keys of its own; the parts together are all queries, in their order.
     """
 
-    queries: Span
+    queries: IndexRanges
     key_blocks: tuple[KeyBlock, ...]
     parts: tuple["QueryBlock", ...] = ()
 
-    def blocks(self) -> Iterator[tuple[Span, KeyBlock]]:
+    def blocks(self) -> Iterator[tuple[IndexRanges, KeyBlock]]:
         """Yield each block of keys, of the parts too, after the queries that meet it."""
         for keys in self.key_blocks:
             yield self.queries, keys
@@ -59,64 +65,75 @@ def plan(
     k_len: int,
     block_size: int | None,
     most: int,
-    reach: Callable[[Ranges], Reach] | None,
+    visible_keys: Callable[[Ranges], VisibleKeys] | None,
     global_queries: Ranges,
     rows: int = 1,
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
 
-    `reach` says which keys some queries see, None if any may see any. The `global_queries` see many
-    more keys than their neighbours, and get blocks of their own. All `rows` have the same blocks.
+    `visible_keys` returns the keys that some queries see, None if all may be visible. The
+    `global_queries` see many more keys than their neighbours, and get blocks of their own. All
+    `rows` have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(most))
-    if reach is None:
+    if visible_keys is None:
         key_blocks = _key_blocks(((0, k_len),), block_size or _longest(most, q_block))
-        return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
-    cutter = _Cutter(reach, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
+        return [
+            QueryBlock(index_ranges((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)
+        ]
+    cutter = _Cutter(visible_keys, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
     apart = intersect(global_queries, ((0, q_len),))
     portions = pack_ranges(apart, q_block) + pack_ranges(complement(apart, q_len), q_block)
-    return [block for part in portions for block in cutter.cut(part, reach(part), ((0, k_len),))]
+    return [
+        block for part in portions for block in cutter.cut(part, visible_keys(part), ((0, k_len),))
+    ]
 
 
 class _Cutter(NamedTuple):
     """Cuts queries into blocks by the keys that they see."""
 
-    reach: Callable[[Ranges], Reach]
+    visible_keys: Callable[[Ranges], VisibleKeys]
     block_size: int | None
     most: int
     fixed: int  # cost of a block, in scores
 
-    def cut(self, queries: Ranges, seen: Reach, rest: Ranges) -> list[QueryBlock]:
+    def cut(self, queries: Ranges, seen: VisibleKeys, rest: Ranges) -> list[QueryBlock]:
         """Return blocks of some queries and the keys that remain for them.
 
         Keys that only some of them see are met by halves of them, if that leaves out enough.
         """
         count = count_positions(queries)
         longest = self.block_size or _longest(self.most, count)
-        by_any = intersect(seen.seen_by_any, rest)
-        by_all = intersect(seen.seen_by_all, rest)
-        if by_all != by_any:
+        any_query = intersect(seen.any_query, rest)
+        every_query = intersect(seen.every_query, rest)
+        if every_query != any_query:
             inner = (
                 (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
-                for start, stop in by_all
+                for start, stop in every_query
             )
             # A few keys are not worth a block of their own.
-            by_all = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-        together = _key_blocks(by_all, longest, is_masked=False)
-        if by_all:
-            rest = intersect(rest, complement(by_all, rest[-1][1]))
-            by_any = intersect(by_any, rest)
-        halves = _halves(queries) if by_any and count > 1 else ()
-        worth = _WORTH_CUTTING * self._cost(queries, by_any)
+            every_query = tuple(
+                (start, stop) for start, stop in inner if 4 * (stop - start) >= longest
+            )
+        together = _key_blocks(every_query, longest, is_masked=False)
+        if every_query:
+            rest = intersect(rest, complement(every_query, rest[-1][1]))
+            any_query = intersect(any_query, rest)
+        halves = _halves(queries) if any_query and count > 1 else ()
+        worth = _WORTH_CUTTING * self._cost(queries, any_query)
         # Each key is seen by one of them at least.
         least = min(map(count_positions, halves), default=0)
-        if halves and least * count_positions(by_any) + 2 * self.fixed <= worth:
-            reached = [(half, self.reach(half)) for half in halves]
-            apart = (self._cost(half, intersect(seen.seen_by_any, rest)) for half, seen in reached)
+        if halves and least * count_positions(any_query) + 2 * self.fixed <= worth:
+            reached = [(half, self.visible_keys(half)) for half in halves]
+            apart = (self._cost(half, intersect(seen.any_query, rest)) for half, seen in reached)
             if sum(apart) <= worth:
                 parts = [part for half in reached for part in self.cut(*half, rest)]
-                return [QueryBlock(span_of(*queries), together, tuple(parts))] if by_all else parts
-        return [QueryBlock(span_of(*queries), together + _key_blocks(by_any, longest))]
+                return (
+                    [QueryBlock(index_ranges(*queries), together, tuple(parts))]
+                    if every_query
+                    else parts
+                )
+        return [QueryBlock(index_ranges(*queries), together + _key_blocks(any_query, longest))]
 
     def _cost(self, queries: Ranges, keys: Ranges) -> int:
         return count_positions(queries) * count_positions(keys) + self.fixed
@@ -128,7 +145,7 @@ def _longest(most: int, queries: int) -> int:
 
 
 def _key_blocks(keys: Ranges, longest: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
-    return tuple(KeyBlock(span_of(*pack), is_masked) for pack in pack_ranges(keys, longest))
+    return tuple(KeyBlock(index_ranges(*pack), is_masked) for pack in pack_ranges(keys, longest))
 
 
 def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.spans import first_position
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import GivenPositions, positions_of
+from positional_embeddings.attention.at_positions import ExplicitPositions, positions_of
 from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
@@ -79,12 +79,12 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def checked(self, space: Space) -> "Rules":
+    def checked(self, backend: Backend) -> "Rules":
         """Check each rule alone, and return all with plain numbers."""
-        _check_mask_or_bias("mask", self.mask, space)
-        _check_mask_or_bias("bias", self.bias, space)
+        _check_mask_or_bias("mask", self.mask, backend)
+        _check_mask_or_bias("bias", self.bias, backend)
         if self.sinks is not None:
-            checks.real_floating(space.xp, sinks=self.sinks)
+            checks.real_floating(backend.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
         rules = self
@@ -95,21 +95,21 @@ class Rules(NamedTuple):
         return rules
 
     def checked_positions(
-        self, arrays: dict[str, Array], axes: tuple[int, int], space: Space
-    ) -> GivenPositions | None:
+        self, arrays: dict[str, Array], axes: tuple[int, int], backend: Backend
+    ) -> ExplicitPositions | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
         if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
-            raise wrong_type("key_positions", "be an array", shown(key_positions), hint)
+            raise wrong_type("key_positions", "be an array", format_value(key_positions), hint)
         if not isinstance(positions, KVStep):
-            return positions_of(arrays["q"], arrays["k"], positions, key_positions, axes, space)
+            return positions_of(arrays["q"], arrays["k"], positions, key_positions, axes, backend)
         if key_positions is not None:
-            what = "be left out where `positions` is a step"
-            raise wrong_type("key_positions", what, shown(key_positions))
-        return positions._positions_for(arrays["q"], arrays["k"], axes[1], space)
+            requirement = "be left out where `positions` is a step"
+            raise wrong_type("key_positions", requirement, format_value(key_positions))
+        return positions._positions_for(arrays["q"], arrays["k"], axes[1], backend)
 
     def counts(self, batch: int) -> tuple[tuple[str, int], ...]:
         """Return how many sequences the mask is for, and how many heads the bias or sinks, but 1.
@@ -127,44 +127,44 @@ class Rules(NamedTuple):
         """Check that no rule of positions goes with lists of keys that are other things."""
         lists, others = self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
         if lists is not None and (others is not None or isinstance(self.bias, Bias)):
-            what = "be given with a `ListMask` unless there are as many queries as keys"
+            requirement = "be given with a `ListMask` unless there are as many queries as keys"
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
-            raise wrong_value("offset", what, "None", hint)
+            raise wrong_value("offset", requirement, "None", hint)
 
-    def first_query(self, layout: QKVLayout, space: Space) -> int:
+    def first_query(self, layout: QKVLayout, backend: Backend) -> int:
         """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
         q_len, k_len = layout.queries.size, layout.keys.size
         if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
             if offset is not None:
-                what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
-                raise wrong_value("offset", what, offset)
+                requirement = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
+                raise wrong_value("offset", requirement, offset)
             return 0
         if 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
             return 0
         if offset is None and q_len != k_len:
             self._check_lists()
-        first = first_position(q_len, k_len, offset, space)
+        first = first_position(q_len, k_len, offset, backend)
         if first + q_len > k_len >= q_len:
-            what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
-            raise wrong_value("offset", what, offset, _POSITIONS_HINT)
+            requirement = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
+            raise wrong_value("offset", requirement, offset, _POSITIONS_HINT)
         if isinstance(mask, Mask):
-            mask._check((first, first + q_len), k_len, space)
+            mask._check((first, first + q_len), k_len, backend)
             if q_len < k_len:
                 _check_padding(mask, offset, k_len, is_alone=not isinstance(bias, Bias))
         return first
 
 
-def _check_mask_or_bias(name: str, rule: Mask | Bias | Array, space: Space) -> None:
+def _check_mask_or_bias(name: str, rule: Mask | Bias | Array, backend: Backend) -> None:
     """Check that a mask or a bias is a value of its kind, a function, or an array."""
     other, other_kind = ("bias", Bias) if name == "mask" else ("mask", Mask)
     if isinstance(rule, type) and issubclass(rule, Mask | Bias):
-        came = rule.__name__
-        raise wrong_type(name, f"be a {name}", f"the class {came}", f" Pass {came}(...).")
+        actual = rule.__name__
+        raise wrong_type(name, f"be a {name}", f"the class {actual}", f" Pass {actual}(...).")
     if isinstance(rule, other_kind):
-        raise wrong_type(name, f"be a {name}", shown(rule), f" Pass it as `{other}`.")
+        raise wrong_type(name, f"be a {name}", format_value(rule), f" Pass it as `{other}`.")
     if not (rule is None or callable(rule)):
-        checks.mask_or_bias(name, name, rule, space.xp)
+        checks.mask_or_bias(name, name, rule, backend.xp)
 
 
 def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool) -> None:
@@ -173,19 +173,21 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
         return
-    longest, what, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
+    longest, requirement, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
     if is_alone and offset is None:  # the keys may be of another sequence
         if longest < k_len:
-            what = f"have a length of all {k_len} keys, as the longest sequence has"
+            requirement = f"have a length of all {k_len} keys, as the longest sequence has"
             hint += _ANOTHER
     elif mask.side == "left":
-        what = "have no PaddingMask on the left where queries are fewer than keys"
+        requirement = "have no PaddingMask on the left where queries are fewer than keys"
     elif offset is None:
-        what = "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
+        requirement = (
+            "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
+        )
     elif longest <= offset:
-        what = f"have a length above `offset` = {offset}, so that a query is no padding"
-    if what:
-        raise wrong_value("mask", what, mask, hint)
+        requirement = f"have a length above `offset` = {offset}, so that a query is no padding"
+    if requirement:
+        raise wrong_value("mask", requirement, mask, hint)
 
 
 def call_score_function(
@@ -193,6 +195,6 @@ def call_score_function(
 ) -> tuple[str, Array]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
     name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
-    xp = space_of(q_idx=q_idx, **{name: array}).xp
+    xp = get_backend(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

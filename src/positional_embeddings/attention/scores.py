@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from positional_embeddings.arguments.checks import is_known
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.checks import is_static
+from positional_embeddings.arguments.spans import IndexRanges, index_ranges
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import GivenPositions
+from positional_embeddings.attention.at_positions import ExplicitPositions
 from positional_embeddings.attention.layout import (
     ArraySpec,
     LayoutKey,
@@ -21,8 +21,8 @@ from positional_embeddings.attention.layout import (
 from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Consecutive
-from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
+from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, intersect, shift
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
@@ -31,17 +31,19 @@ _LARGE_SOFTCAP = 2.0**64
 class ScoreSpec(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
-    space: Space
+    backend: Backend
     layout: QKVLayout
     mask: Mask | Array  # a `Mask`, a function, or an array (..., query, key)
     bias: Bias | Array  # a `Bias`, a function, or an array (..., query, key)
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    positions: Consecutive | GivenPositions  # where queries and keys are, for a `Mask` or a `Bias`
+    positions: (
+        ImplicitPositions | ExplicitPositions
+    )  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
-    seen: Span  # ranges of keys; no query sees a key outside
+    seen: IndexRanges  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()
@@ -59,41 +61,43 @@ class ScoreSpec(NamedTuple):
         return is_bare and not (self.is_masked or self.with_lse)
 
     @property
-    def has_reach(self) -> bool:
+    def knows_visible_keys(self) -> bool:
         """Return whether the mask says which keys the queries see."""
         # PyTorch would compile for each length anew, whose blocks differ.
-        return isinstance(self.mask, Mask) and not self.space.is_compiling
+        return isinstance(self.mask, Mask) and not self.backend.is_compiling
 
-    def reach(self, queries: Ranges) -> Reach:
+    def visible_keys(self, queries: Ranges) -> VisibleKeys:
         """Return which keys some queries see."""
         start, stop = self.keys or (0, self.layout.keys.size)
-        if not self.has_reach:
-            return Reach(((0, stop - start),), ())
-        reach = self.positions.reach(self.mask, queries)
+        if not self.knows_visible_keys:
+            return VisibleKeys(((0, stop - start),), ())
+        visible_keys = self.positions.visible_keys(self.mask, queries)
         if self.keys is None:
-            return reach
-        return Reach(*(shift(intersect(ranges, (self.keys,)), -start) for ranges in reach))
+            return visible_keys
+        return VisibleKeys(
+            *(shift(intersect(ranges, (self.keys,)), -start) for ranges in visible_keys)
+        )
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
-        return self.positions.global_queries(self.mask) if self.has_reach else ()
+        return self.positions.global_queries(self.mask) if self.knows_visible_keys else ()
 
     def with_sinks(self, sinks: Array) -> "ScoreSpec":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
-            with self.space.compute_context(sinks):
-                sinks = self.space.astype(sinks, self.space.dtype)[None, None, :]
-            sinks = self.layout.align_mask_or_bias("sinks", sinks, self.space)
+            with self.backend.compute_context(sinks):
+                sinks = self.backend.astype(sinks, self.backend.dtype)[None, None, :]
+            sinks = self.layout.align_mask_or_bias("sinks", sinks, self.backend)
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 
     def with_arrays(self) -> "ScoreSpec":
         """Return the same scores, with arrays for the mask and the bias of all that is seen."""
         pairs = self.layout.queries, self.seen
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        counted = Consecutive(0, self.layout.keys.size)
+        counted = ImplicitPositions(0, self.layout.keys.size)
         return self._replace(mask=mask, bias=self.bias_between(*pairs), positions=counted)
 
-    def mask_between(self, queries: Span, keys: Span) -> Array:
+    def mask_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the mask, (..., query, key), or None."""
         if self.mask is None:
             return None
@@ -101,30 +105,32 @@ class ScoreSpec(NamedTuple):
         if not self.positions.may_be_empty:
             return mask
         all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
-        _, k = self.positions.points(queries, all_keys, self.space)
+        _, k = self.positions.points(queries, all_keys, self.backend)
         return mask | self.aligned("mask", k.values < 0)
 
-    def bias_between(self, queries: Span, keys: Span) -> Array:
+    def bias_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the bias, (..., query, key), or None."""
         return None if self.bias is None else self._between("bias", self.bias, queries, keys)
 
-    def _between(self, name: str, rule: Mask | Bias | Array, queries: Span, keys: Span) -> Array:
-        space, layout = self.space, self.layout
+    def _between(
+        self, name: str, rule: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
+    ) -> Array:
+        backend, layout = self.backend, self.layout
         if isinstance(rule, Mask | Bias):
             all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
             if isinstance(rule, Mask):
-                return self.aligned(name, rule._between(queries, all_keys, self.positions, space))
-            return self.aligned(name, self.positions.bias_between(rule, queries, all_keys, space))
+                return self.aligned(name, rule._between(queries, all_keys, self.positions, backend))
+            return self.aligned(name, self.positions.bias_between(rule, queries, all_keys, backend))
         if callable(rule):
-            q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
-            with space.without_chunk_warnings():
+            q_idx, k_idx = queries.positions(backend)[:, None], keys.positions(backend)[None, :]
+            with backend.without_chunk_warnings():
                 name, array = call_score_function(name, rule, q_idx, k_idx)
-            return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], space)
-        return keys.take(queries.take(rule, -2, space), -1, space)
+            return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], backend)
+        return keys.take(queries.take(rule, -2, backend), -1, backend)
 
     def aligned(self, name: str, array: Array) -> Array:
         """Return what a `Mask` or a `Bias` gives as rows, (..., query, key), of this part."""
-        array = self.layout.align_mask_or_bias(name, array, self.space)
+        array = self.layout.align_mask_or_bias(name, array, self.backend)
         return slice_broadcast(array, self.rows) if self.rows else array
 
     @property
@@ -132,7 +138,7 @@ class ScoreSpec(NamedTuple):
         """Return whether each query sees at most the keys of a list, whose number is known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
-        return is_known(self.layout.queries.size) and is_known(self.layout.keys.size)
+        return is_static(self.layout.queries.size) and is_static(self.layout.keys.size)
 
     def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""
@@ -144,13 +150,13 @@ class ScoreSpec(NamedTuple):
 
     def bias_to_add(self, bias: Array) -> Array:
         """Return a bias in the dtype of the scores; what is finite stays so."""
-        xp, dtype = self.space.xp, self.space.dtype
+        xp, dtype = self.backend.xp, self.backend.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
             # Its large numbers neither hide a key nor outweigh all others.
             largest = xp.finfo(dtype).max
             too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
-        return self.space.astype(bias, dtype)
+        return self.backend.astype(bias, dtype)
 
     def from_products(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
@@ -159,14 +165,14 @@ class ScoreSpec(NamedTuple):
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """
-        space, scores = self.space, products
+        backend, scores = self.backend, products
         if nonfinite is not None:
-            scores = space.xp.where(nonfinite, float("nan"), scores)
+            scores = backend.xp.where(nonfinite, float("nan"), scores)
         if self.softcap is not None:
-            scores = _soft_capped(scores, self.softcap, space.xp)
+            scores = _soft_capped(scores, self.softcap, backend.xp)
         if bias is not None:
-            scores = space.apply(space.xp.add, scores, bias)
-        return scores if mask is None else space.fill(scores, mask, -float("inf"))
+            scores = backend.apply(backend.xp.add, scores, bias)
+        return scores if mask is None else backend.fill(scores, mask, -float("inf"))
 
 
 def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
@@ -180,15 +186,17 @@ def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
     return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
 
 
-def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Array, Array, Array]:
+def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array, Array, Array]:
     """Return keys and values with 0 for what is not finite, and which had such, None if none.
 
     0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
     """
-    xp = space.xp
+    xp = backend.xp
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
-    if not space.compiles_kernels and space.is_true(xp.all(finite)):  # CuPy's are not waited for
+    if not backend.has_cuda_kernels and backend.concrete_bool(
+        xp.all(finite)
+    ):  # CuPy's are not waited for
         return key, value, None
     key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
     return key, value, ~finite[..., None, :]
@@ -204,14 +212,14 @@ def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
 
 def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSpec:
     """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
-    space = space_of(**arrays, **rules.arrays())
+    backend = get_backend(**arrays, **rules.arrays())
     axes = options.axes(arrays["q"], rules.positions)
     check_axis_counts(arrays)
-    rules, options = rules.checked(space), options.checked(arrays)
-    positions = rules.checked_positions(arrays, axes, space)
-    at: Consecutive | GivenPositions | None = None
+    rules, options = rules.checked(backend), options.checked(arrays)
+    positions = rules.checked_positions(arrays, axes, backend)
+    at: ImplicitPositions | ExplicitPositions | None = None
     if positions is not None:
-        rules, at = positions.with_ring_mask(rules, space)
+        rules, at = positions.with_ring_mask(rules, backend)
     key = LayoutKey(
         arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
         axes=axes,
@@ -220,20 +228,23 @@ def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSp
         is_grouped=options.enable_gqa,
         needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
     )
-    layout = (numpy_layout_of if space.xp is np else layout_of)(key, space.xp)
+    layout = (numpy_layout_of if backend.xp is np else layout_of)(key, backend.xp)
     lengths = layout.queries.size, layout.keys.size
     if at is None:
-        at = Consecutive(rules.first_query(layout, space), lengths[1])
+        at = ImplicitPositions(rules.first_query(layout, backend), lengths[1])
     mask, bias = rules.mask, rules.bias
     if not (mask is None or callable(mask)):
-        mask = layout.align("mask", mask, *lengths, space)
+        mask = layout.align("mask", mask, *lengths, backend)
     if not (bias is None or callable(bias)):
-        bias = layout.align("bias", bias, *lengths, space)
+        bias = layout.align("bias", bias, *lengths, backend)
     scale = layout.default_scale if rules.scale is None else rules.scale
     seen, is_masked = layout.keys, mask is not None
-    if isinstance(mask, Mask) and not space.is_compiling:
-        by_any, by_all = at.reach(mask, ((0, lengths[0]),))
-        seen, is_masked = seen if by_any == seen.ranges else span_of(*by_any), by_any != by_all
+    if isinstance(mask, Mask) and not backend.is_compiling:
+        any_query, every_query = at.visible_keys(mask, ((0, lengths[0]),))
+        seen, is_masked = (
+            seen if any_query == seen.ranges else index_ranges(*any_query),
+            any_query != every_query,
+        )
     rest = at, options.return_lse, options.block_size, seen, is_masked
-    spec = ScoreSpec(space, layout, mask, bias, scale, rules.softcap, None, *rest)
+    spec = ScoreSpec(backend, layout, mask, bias, scale, rules.softcap, None, *rest)
     return spec if rules.sinks is None else spec.with_sinks(rules.sinks)

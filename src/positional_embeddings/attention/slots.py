@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 # The way on, in errors of arrays of too many tokens.
 NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask, too."
@@ -97,7 +97,7 @@ class NewTokens(NamedTuple):
     mask: Array  # 1 at tokens and 0 at padding, (batch, token); None without padding
     longest: int | None  # largest number of tokens with the new ones; None in a trace
     xp: Namespace
-    space: Space  # of buffers
+    backend: Backend  # of buffers
 
     @property
     def is_joined(self) -> bool:
@@ -112,7 +112,7 @@ class NewTokens(NamedTuple):
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
-        if self.longest is not None and self.space.can_write:  # without empty slots at the end
+        if self.longest is not None and self.backend.is_mutable:  # without empty slots at the end
             size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
         if not is_joined:
@@ -127,7 +127,7 @@ class NewTokens(NamedTuple):
         return self.slots.positions(self._count(size), lengths, self.oldest, self.xp)
 
     def _count(self, size: int) -> Array:
-        device = None if self.xp is np else self.space.device
+        device = None if self.xp is np else self.backend.device
         return self.xp.arange(size, dtype=self.before.dtype, device=device)[None, :]
 
     def writes(self) -> Iterator[Write]:

@@ -5,83 +5,86 @@ from math import prod
 from operator import add
 from typing import NamedTuple
 
+from positional_embeddings.arrays.backend import TINY_WEIGHT, Backend
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import TINY_WEIGHT, Space
 
 # Numbers of half precision that are converted at a time: they stay in a core's cache
 # (`benchmarks/bench.py --only "decoding step"`).
 _MOST_CONVERTED = 2**17
 
 
-def products(query: Array, key: Array, space: Space, scale: float | None = None) -> Array:
+def products(query: Array, key: Array, backend: Backend, scale: float | None = None) -> Array:
     """Return the products of queries and keys of any real dtype, (..., query, key).
 
     The queries are in the dtype to compute in and scaled, unless there is a `scale` for them.
     """
     if scale is not None:
-        query = space.astype(query, space.dtype) * scale
-    if key.dtype == space.dtype:
-        return space.grouped_matmul(query, space.transpose(key))
-    parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
-    found = [products(query, space.astype(part, space.dtype), space) for part in parts]
-    return found[0] if len(found) == 1 else space.xp.concat(found, axis=-1)
+        query = backend.astype(query, backend.dtype) * scale
+    if key.dtype == backend.dtype:
+        return backend.grouped_matmul(query, backend.transpose(key))
+    parts = [key[..., at, :] for at in _parts_to_convert(key, backend)]
+    found = [products(query, backend.astype(part, backend.dtype), backend) for part in parts]
+    return found[0] if len(found) == 1 else backend.xp.concat(found, axis=-1)
 
 
-def weighted_sums(weights: Array, value: Array, space: Space) -> Array:
+def weighted_sums(weights: Array, value: Array, backend: Backend) -> Array:
     """Return the sums of values of any real dtype that have these weights."""
-    if value.dtype == space.dtype:
-        return space.grouped_matmul(weights, value)
-    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
-    sums = (space.grouped_matmul(weights[..., at], space.astype(x, space.dtype)) for at, x in parts)
+    if value.dtype == backend.dtype:
+        return backend.grouped_matmul(weights, value)
+    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, backend))
+    sums = (
+        backend.grouped_matmul(weights[..., at], backend.astype(x, backend.dtype))
+        for at, x in parts
+    )
     return reduce(add, sums)
 
 
-def _parts_to_convert(array: Array, space: Space) -> list[slice]:
+def _parts_to_convert(array: Array, backend: Backend) -> list[slice]:
     """Return parts of keys or values to convert one by one, all of them but on the host."""
-    if 0 in array.shape or not (space.supports_inplace(array) and space.is_on_host(array)):
+    if 0 in array.shape or not (backend.supports_inplace(array) and backend.is_on_host(array)):
         return [slice(None)]
     size = array.shape[-2]
     return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
 
 
 def softmax(
-    scores: Array, space: Space, sinks: Array = None, *, with_lse: bool = False
+    scores: Array, backend: Backend, sinks: Array = None, *, with_lse: bool = False
 ) -> tuple[Array, Array]:
     """Return the softmax along the last axis, zeros where all scores are minus infinity.
 
     `sinks`, (..., 1, 1), are the scores of a key without value. The second result is the logarithm
     of the sum of exponentials, (..., query, 1), if it is asked for. `scores` may be overwritten.
     """
-    xp, apply = space.xp, space.apply
+    xp, apply = backend.xp, backend.apply
     if 0 in scores.shape:
         shape = (*scores.shape[:-1], 1)
-        lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
+        lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=backend.device)
         return scores, lse if sinks is None else xp.maximum(lse, sinks)
-    highest = space.row_max(scores)
+    highest = backend.row_max(scores)
     if sinks is not None:
-        highest = xp.maximum(highest, _finite(sinks, space))
+        highest = xp.maximum(highest, _finite(sinks, backend))
     weights = apply(xp.exp, apply(xp.subtract, scores, highest))
     # The maximum has a weight of 1, unless no key is seen.
-    total = space.row_sum(weights, TINY_WEIGHT)
+    total = backend.row_sum(weights, TINY_WEIGHT)
     if sinks is not None:
         total = total + xp.exp(sinks - highest)
-    lse = log_sum_exp(highest, total, space) if with_lse else None
+    lse = log_sum_exp(highest, total, backend) if with_lse else None
     # Divided later, sums might overflow.
     return apply(xp.divide, weights, total), lse
 
 
-def log_sum_exp(highest: Array, total: Array, space: Space) -> Array:
+def log_sum_exp(highest: Array, total: Array, backend: Backend) -> Array:
     """Return the logarithm of a sum of exponentials relative to the highest one."""
-    xp, is_none = space.xp, total <= TINY_WEIGHT
+    xp, is_none = backend.xp, total <= TINY_WEIGHT
     lse = highest + xp.log(xp.where(is_none, 1.0, total))
     return xp.where(is_none, -float("inf"), lse)
 
 
-def _finite(sinks: Array, space: Space) -> Array:
+def _finite(sinks: Array, backend: Backend) -> Array:
     """Return sinks without infinite ones, from which no distance is to be had."""
-    most = float(space.xp.finfo(sinks.dtype).max)
-    return space.clip(sinks, -most, most)
+    most = float(backend.xp.finfo(sinks.dtype).max)
+    return backend.clip(sinks, -most, most)
 
 
 class OnlineSoftmax(NamedTuple):
@@ -95,36 +98,36 @@ class OnlineSoftmax(NamedTuple):
     total: Array  # (..., query, 1): of the weights
     running_max: Array  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
 
-    def with_sinks(self, sinks: Array, space: Space) -> "OnlineSoftmax":
+    def with_sinks(self, sinks: Array, backend: Backend) -> "OnlineSoftmax":
         """Return the state after a key without value that has these scores, (..., 1, 1)."""
         if sinks is None:
             return self
-        xp, running_max = space.xp, self.running_max
+        xp, running_max = backend.xp, self.running_max
         if running_max is None:
             return self._replace(total=self.total + xp.exp(sinks))
-        running_max = xp.maximum(running_max, _finite(sinks, space))
+        running_max = xp.maximum(running_max, _finite(sinks, backend))
         total = self.total + xp.exp(sinks - running_max)
         return self._replace(total=total, running_max=running_max)
 
     def update(
-        self, scores: Array, hidden: Array, values: Array, headroom: float, space: Space
+        self, scores: Array, hidden: Array, values: Array, headroom: float, backend: Backend
     ) -> "OnlineSoftmax":
         """Return the state after a block of keys, without those for which `hidden` is True.
 
         It is None if no key is hidden. `scores` may be overwritten.
         """
-        xp, (old_sums, old_total, running_max) = space.xp, self
+        xp, (old_sums, old_total, running_max) = backend.xp, self
         if running_max is None:
-            weights = space.scaled_exp(scores)
-            weights = weights if hidden is None else space.fill(weights, hidden, 0.0)
+            weights = backend.scaled_exp(scores)
+            weights = weights if hidden is None else backend.fill(weights, hidden, 0.0)
         else:
-            scores = scores if hidden is None else space.fill(scores, hidden, -float("inf"))
-            running_max = xp.maximum(running_max, space.row_max(scores) + headroom)
+            scores = scores if hidden is None else backend.fill(scores, hidden, -float("inf"))
+            running_max = xp.maximum(running_max, backend.row_max(scores) + headroom)
             decay = xp.exp(self.running_max - running_max)
             old_sums, old_total = old_sums * decay, old_total * decay
-            weights = space.apply(xp.exp, space.apply(xp.subtract, scores, running_max))
-        sums = space.apply(xp.add, space.grouped_matmul(weights, values), old_sums)
-        return OnlineSoftmax(sums, old_total + space.row_sum(weights), running_max)
+            weights = backend.apply(xp.exp, backend.apply(xp.subtract, scores, running_max))
+        sums = backend.apply(xp.add, backend.grouped_matmul(weights, values), old_sums)
+        return OnlineSoftmax(sums, old_total + backend.row_sum(weights), running_max)
 
     def part(self, at: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""
@@ -132,19 +135,19 @@ class OnlineSoftmax(NamedTuple):
 
     # What a state gives, as one array (..., query, column).
 
-    def means(self, space: Space) -> Array:
+    def means(self, backend: Backend) -> Array:
         """Return the weighted means of the values, zeros if every key was hidden."""
-        return self.sums / space.clip(self.total, TINY_WEIGHT)
+        return self.sums / backend.clip(self.total, TINY_WEIGHT)
 
-    def means_and_lse(self, space: Space) -> Array:
+    def means_and_lse(self, backend: Backend) -> Array:
         """Return the means, and after them the logarithm of the sum of exponentials."""
         highest = 0.0 if self.running_max is None else self.running_max
-        lse = log_sum_exp(highest, self.total, space)
-        return space.xp.concat([self.means(space), lse], axis=-1)
+        lse = log_sum_exp(highest, self.total, backend)
+        return backend.xp.concat([self.means(backend), lse], axis=-1)
 
-    def columns(self, space: Space) -> Array:
+    def columns(self, backend: Backend) -> Array:
         """Return the state itself, to which other keys can be added: sums, total and maximum."""
-        xp, highest = space.xp, self.running_max
+        xp, highest = backend.xp, self.running_max
         if highest is None:  # small scores are near 0, or there are none
             highest = xp.where(self.total == 0, -float("inf"), xp.zeros_like(self.total))
         return xp.concat([self.sums, self.total, highest], axis=-1)

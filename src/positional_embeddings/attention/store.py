@@ -6,9 +6,9 @@ from weakref import WeakKeyDictionary, ref
 
 from positional_embeddings.arguments import axes
 from positional_embeddings.arrays import dtypes, namespace
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.slots import Slots
 
 # The ways on, in errors, where a buffer has been stored in by this step, by a later one, not by the
@@ -37,7 +37,7 @@ class BufferAxes(NamedTuple):
     seq: int
     batch: int
     ndim: int
-    space: Space
+    backend: Backend
 
     def part(self, start: int, count: int, row: int = 0, rows: int = 1) -> Index:
         """Return the index of some slots or tokens, of one of the rows."""
@@ -50,18 +50,18 @@ class BufferAxes(NamedTuple):
 
         An index below 0, which a trace may have, gives NaN.
         """
-        xp, (rows, length) = self.space.xp, source.shape
+        xp, (rows, length) = self.backend.xp, source.shape
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
         if isinstance(source, np.ndarray):
             before = (slice(None),) * self.batch
-            on = {"dtype": self.space.integer, "device": self.space.device}
+            on = {"dtype": self.backend.integer, "device": self.backend.device}
             taken = []
             for row, slots in enumerate(source):
                 own = array[(*before, slice(row, None, rows))]
                 taken.append(xp.take(own, xp.asarray(slots, **on), axis=self.seq))
             if rows == 1:
                 return taken[0]
-            return self.space.reshape(xp.stack(taken, axis=self.batch + 1), shape)
+            return self.backend.reshape(xp.stack(taken, axis=self.batch + 1), shape)
         source = xp.tile(source, (shape[self.batch] // rows, 1))
         index = axes.expand_to_axes(source, (self.batch, self.seq), array.ndim, xp)
         existing = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
@@ -104,9 +104,9 @@ class BufferState(NamedTuple):
     oldest: HostArray  # position of the oldest one in the ring
     shared: Mapping[Branch, HostArray] = {}  # numbers of tokens of other branches
 
-    def record_in(self, buffer: Array, space: Space) -> None:
+    def record_in(self, buffer: Array, backend: Backend) -> None:
         """Record that a buffer holds it."""
-        record = _record_of(buffer, space) or [None]
+        record = _record_of(buffer, backend) or [None]
         record[0] = self
 
 
@@ -136,8 +136,8 @@ class Transition(NamedTuple):
         length, oldest, shared = held.lengths, held.oldest, held.shared
         goes_on = held.branch is branch and not is_copied
         if goes_on and length is self.lengths:
-            came = "one that this step has stored in already"
-            raise wrong_value("buffer", _OTHER_BUFFER, came, _TWICE_HINT)
+            actual = "one that this step has stored in already"
+            raise wrong_value("buffer", _OTHER_BUFFER, actual, _TWICE_HINT)
         if goes_on:
             is_held = length is before or np.array_equal(length, before)
             hint = _AHEAD_HINT if not is_held and np.any(length > before) else _BEHIND_HINT
@@ -160,30 +160,32 @@ class Transition(NamedTuple):
             oldest = np.minimum(oldest, before)
             shared = WeakKeyDictionary({at: np.minimum(n, before) for at, n in counts.items()})
         if not is_held:
-            came = f"one of {length.tolist()} tokens for a step after {before.tolist()}"
-            raise wrong_value("buffer", "hold the tokens before the step", came, hint)
+            actual = f"one of {length.tolist()} tokens for a step after {before.tolist()}"
+            raise wrong_value("buffer", "hold the tokens before the step", actual, hint)
         if self.slots.is_ring:
             oldest = np.maximum(oldest, self.lengths - self.slots.ring)
         return BufferState(branch, self.lengths, oldest, shared)
 
 
-def verify(buffer: Array, change: Transition | None, space: Space, last: Any) -> BufferState | None:
+def verify(
+    buffer: Array, change: Transition | None, backend: Backend, last: Any
+) -> BufferState | None:
     """Check that a buffer holds the tokens that a step needs, and return its contents after it.
 
     The contents are recorded, unless the step writes to a copy, or nothing. They are None where
     they cannot be known. `last` keeps the last ones: most buffers of a step hold the same.
     """
-    if change is None or space.is_compiling:
+    if change is None or backend.is_compiling:
         return None
     owner, record = _records.get(id(buffer), _NO_RECORD)
-    found = record if owner() is buffer else _record_of(buffer, space)
+    found = record if owner() is buffer else _record_of(buffer, backend)
     if found is None:
         return None
     before = found[0] or change.needed
     if last.get("before") is not before:
-        after = change.apply(before, is_copied=not space.can_write)
+        after = change.apply(before, is_copied=not backend.is_mutable)
         last |= {"before": before, "after": after}
-    is_stored = space.can_write and change.lengths is not change.needed.lengths
+    is_stored = backend.is_mutable and change.lengths is not change.needed.lengths
     found[0] = last["after"] if is_stored else before
     return last["after"]  # type: ignore[no-any-return]
 
@@ -197,16 +199,16 @@ _records: dict[object, tuple[Callable[[], Any], Record]] = {}
 _NO_RECORD: tuple[Callable[[], Any], Record] = (lambda: None), [None]
 
 
-def _record_of(buffer: Array, space: Space) -> Record | None:
+def _record_of(buffer: Array, backend: Backend) -> Record | None:
     """Return the record of a buffer, None if there can be none."""
-    address = space.address(buffer) if space.can_write else None
-    if not (address or (space.is_readable(buffer) and not space.can_write)):
+    address = backend.address(buffer) if backend.is_mutable else None
+    if not (address or (backend.is_concrete(buffer) and not backend.is_mutable)):
         return None
     owner, record = _records.get((address,), _NO_RECORD)
     record = [None] if owner() is None else record
     _keep(id(buffer), buffer, record)
     if address:
-        _keep((address,), space.owner(buffer), record)
+        _keep((address,), backend.owner(buffer), record)
     return record
 
 

@@ -11,8 +11,8 @@ from positional_embeddings.attention.scores import ScoreSpec
 
 def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and None."""
-    space, seen, keys, values = spec.space, spec.seen, key, value
+    backend, seen, keys, values = spec.backend, spec.seen, key, value
     if seen is not spec.layout.keys:
-        keys, values = seen.take(key, -2, space), seen.take(value, -2, space)
-    output = space.fused_attention(query, keys, values, spec.scale)
+        keys, values = seen.take(key, -2, backend), seen.take(value, -2, backend)
+    output = backend.fused_attention(query, keys, values, spec.scale)
     return at_once.attend(spec, query, key, value) if output is None else (output, None)

@@ -7,11 +7,11 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import constant_array
+from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import new_space
-from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
 
 
@@ -55,9 +55,9 @@ def alibi_slopes(
     array([0.25      , 0.0625    , 0.015625  , 0.00390625])
     """
     num_heads = checks.feature_count("num_heads", num_heads)
-    space = new_space(xp, device)
-    dtype = checks.float_dtype(dtype, space.dtype, space)
-    return space.xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
+    backend = backend_for(xp, device)
+    dtype = checks.float_dtype(dtype, backend.dtype, backend)
+    return backend.xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
 
 
 def alibi_bias(
@@ -161,17 +161,17 @@ class ALiBiBias(bias.Bias):
             if self.num_heads is None:
                 raise wrong_value("num_heads", "be given, or `slopes`", "None")
             return
-        slopes = checks.several("slopes", self.slopes, checks.finite_number, "numbers")
+        slopes = checks.sequence_of("slopes", self.slopes, checks.finite_number, "numbers")
         count = checks.feature_count("len(slopes)", len(slopes))
         if self.num_heads not in (None, count):
             raise wrong_value("slopes", f"have {self.num_heads} numbers (`num_heads`)", count)
         checks.set_fields(self, num_heads=count, slopes=slopes)
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
-        relative = bias.real_relative_positions(query, key, space)
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
+        relative = bias.real_relative_positions(query, key, backend)
         values = _slopes(self.num_heads) if self.slopes is None else self.slopes
-        slopes = constant_array(list, values, dtype=space.dtype, space=space)
-        return (relative if self.causal else -space.xp.abs(relative))[..., None] * slopes
+        slopes = constant_array(list, values, dtype=backend.dtype, backend=backend)
+        return (relative if self.causal else -backend.xp.abs(relative))[..., None] * slopes
 
 
 @lru_cache(maxsize=64)

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import Span, position_array, resolve_positions
+from positional_embeddings.arguments.spans import IndexRanges, position_array, resolve_positions
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend, on_given_device
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -21,7 +22,6 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.space import Space
 
 
 def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> ArrayT:
@@ -55,56 +55,56 @@ def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> A
     array([[-2, -1,  0,  1],
            [-3, -2, -1,  0]])
     """
-    space = space_of(query_positions=query_positions, key_positions=key_positions)
-    query, key = _checked_positions(query_positions, key_positions, space)
-    return subtract_positions(query, key, space)  # type: ignore[no-any-return]
+    backend = get_backend(query_positions=query_positions, key_positions=key_positions)
+    query, key = _checked_positions(query_positions, key_positions, backend)
+    return subtract_positions(query, key, backend)  # type: ignore[no-any-return]
 
 
 def _checked_positions(
-    query: Array, key: Array, space: Space, *, are_integers: bool = False
+    query: Array, key: Array, backend: Backend, *, are_integers: bool = False
 ) -> tuple[Array, Array]:
     """Check positions of queries and keys; return both in one dtype.
 
     It is signed for integers, and float32 for half precision.
     """
-    xp, positions = space.xp, {"query_positions": query, "key_positions": key}
+    xp, positions = backend.xp, {"query_positions": query, "key_positions": key}
     reals = []
     for name, array in positions.items():
         if are_integers:
             checks.integral(name, array, xp)
-        checks.positions(name, array, space)
+        checks.positions(name, array, backend)
         if array.ndim not in (1, 2):
             raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
         if dtypes.is_real_floating(array.dtype, xp):
             reals.append(dtypes.compute_dtype(array.dtype, xp))
         else:
-            positions[name] = position_array(name, array, space)
+            positions[name] = position_array(name, array, backend)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
-        what = "have shape (key,), or (key, batch) with the batch of `query_positions`"
-        raise wrong_value("key_positions", f"{what} {tuple(query.shape)}", tuple(key.shape))
+        requirement = "have shape (key,), or (key, batch) with the batch of `query_positions`"
+        raise wrong_value("key_positions", f"{requirement} {tuple(query.shape)}", tuple(key.shape))
     query, key = positions.values()
     if reals:
         dtype = xp.result_type(*reals)
-        query, key = space.astype(query, dtype), space.astype(key, dtype)
+        query, key = backend.astype(query, dtype), backend.astype(key, dtype)
     return query, key
 
 
-def subtract_positions(query: Array | None, key: Array, space: Space) -> Array:
+def subtract_positions(query: Array | None, key: Array, backend: Backend) -> Array:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
-    with space.without_chunk_warnings(), space.compute_context(key):
+    with backend.without_chunk_warnings(), backend.compute_context(key):
         return key[None, ...] - query[:, None, ...]
 
 
-def real_relative_positions(query: Array | None, key: Array, space: Space) -> Array:
+def real_relative_positions(query: Array | None, key: Array, backend: Backend) -> Array:
     """Return relative positions in the dtype to compute in."""
-    return space.astype(subtract_positions(query, key, space), space.dtype)
+    return backend.astype(subtract_positions(query, key, backend), backend.dtype)
 
 
-def takes_strides(space: Space) -> bool:
+def can_alias(backend: Backend) -> bool:
     """Tell whether an array may have the same number at several places."""
-    return space.xp is np and not space.is_compiling
+    return backend.xp is np and not backend.is_compiling
 
 
 def toeplitz(values: HostArray, q_len: int, k_len: int) -> Array:
@@ -186,15 +186,15 @@ class Bias(ArrayDataclass):
             own = {"xp": xp, "dtype": dtype, "device": device}
             checks.left_out("for a bias with its own arrays", wrong_type, **own)
         places = q_len, k_len, offset, query_positions, key_positions
-        space, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
-        default = next(iter(arrays.values())).dtype if arrays else space.default_float
-        dtype = checks.float_dtype(dtype, default, space)
+        backend, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
+        default = next(iter(arrays.values())).dtype if arrays else backend.default_float
+        dtype = checks.float_dtype(dtype, default, backend)
         if query_positions is None:
-            bias = self._between(queries, keys, space, dtype, order="C")
-            return np.ascontiguousarray(bias) if takes_strides(space) else bias
-        query, key = _checked_positions(queries, keys, space, are_integers=self._takes_integers)
-        bias = self._at(query, key, space, dtype)
-        return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+            bias = self._between(queries, keys, backend, dtype, order="C")
+            return np.ascontiguousarray(bias) if can_alias(backend) else bias
+        query, key = _checked_positions(queries, keys, backend, are_integers=self._takes_integers)
+        bias = self._at(query, key, backend, dtype)
+        return backend.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
     # NumPy leaves products with its numbers to the bias.
     __array_ufunc__ = None
@@ -205,7 +205,7 @@ class Bias(ArrayDataclass):
 
     __rmul__ = __mul__
 
-    def _formula(self, query: Array | None, key: Array, space: Space) -> Array:  # noqa: ARG002
+    def _formula(self, query: Array | None, key: Array, backend: Backend) -> Array:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads).
 
         A query that is None is at 0.
@@ -219,14 +219,19 @@ class Bias(ArrayDataclass):
         heads: int = getattr(self, "num_heads", 1)
         return heads
 
-    def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, space: Space) -> Array:
+    def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, backend: Backend) -> Array:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
-        with space.compute_context(key):
-            bias = self._formula(query, key, space.computing_in(dtype))
-            return space.astype(bias, dtype)
+        with backend.compute_context(key):
+            bias = self._formula(query, key, backend.computing_in(dtype))
+            return backend.astype(bias, dtype)
 
     def _between(
-        self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"
+        self,
+        queries: IndexRanges,
+        keys: IndexRanges,
+        backend: Backend,
+        dtype: Dtype | None = None,
+        order: str = "F",
     ) -> Array:
         """Return the bias between positions, in a dtype, or that of its arrays, float32 at least.
 
@@ -234,61 +239,61 @@ class Bias(ArrayDataclass):
         """
         q_ranges, k_ranges = queries.ranges or (), keys.ranges or ()
         are_consecutive, is_one = len(q_ranges) == len(k_ranges) == 1, queries.size == 1
-        repeats = self._is_relative and are_consecutive and (is_one or takes_strides(space))
-        if space.is_chunked or not repeats:
-            query, key = (span.positions(space, self._heads()) for span in (queries, keys))
-            return self._at(query, key, space, dtype)
-        dtype = self._wide_dtype(space) if dtype is None else dtype
-        space = space.computing_in(dtype)
+        repeats = self._is_relative and are_consecutive and (is_one or can_alias(backend))
+        if backend.is_chunked or not repeats:
+            query, key = (span.positions(backend, self._heads()) for span in (queries, keys))
+            return self._at(query, key, backend, dtype)
+        dtype = self._wide_dtype(backend) if dtype is None else dtype
+        backend = backend.computing_in(dtype)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
-        is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
-        position_dtype = space.dtype if is_exact and not self._takes_integers else space.integer
-        relative = space.xp.arange(start, stop, dtype=position_dtype, device=space.device)
-        bias = self._in_dtype(dtype, None, relative, space)
+        is_exact = max(-start, stop) * float(backend.xp.finfo(backend.dtype).eps) < 1
+        position_dtype = backend.dtype if is_exact and not self._takes_integers else backend.integer
+        relative = backend.xp.arange(start, stop, dtype=position_dtype, device=backend.device)
+        bias = self._in_dtype(dtype, None, relative, backend)
         if is_one:
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
 
-    def _at(self, query: Array, key: Array, space: Space, dtype: Dtype | None = None) -> Array:
+    def _at(self, query: Array, key: Array, backend: Backend, dtype: Dtype | None = None) -> Array:
         """Return the bias between positions, as `_between` does."""
-        dtype = self._wide_dtype(space) if dtype is None else dtype
-        compute = self._by_chunks if space.is_chunked else self._in_dtype
-        return compute(dtype, query, key, space.computing_in(dtype))
+        dtype = self._wide_dtype(backend) if dtype is None else dtype
+        compute = self._by_chunks if backend.is_chunked else self._in_dtype
+        return compute(dtype, query, key, backend.computing_in(dtype))
 
-    def _at_pairs(self, query: Array, key: Array, space: Space) -> Array:
+    def _at_pairs(self, query: Array, key: Array, backend: Backend) -> Array:
         """Return the bias between queries and keys of each, (query, key, batch, heads).
 
         Their positions are (query, 1, batch or 1) and (query, key, batch or 1).
         """
-        xp, (n, m, _) = space.xp, key.shape
+        xp, (n, m, _) = backend.xp, key.shape
         batch = max(query.shape[2], key.shape[2])
         # Each query of each sequence is a sequence of its own, with one query.
-        query = space.reshape(xp.broadcast_to(query, (n, 1, batch)), (1, n * batch))
+        query = backend.reshape(xp.broadcast_to(query, (n, 1, batch)), (1, n * batch))
         key = xp.permute_dims(xp.broadcast_to(key, (n, m, batch)), (1, 0, 2))
-        bias = self._at(query, space.reshape(key, (m, n * batch)), space)
-        bias = space.reshape(bias, (m, n, batch, bias.shape[-1]))
+        bias = self._at(query, backend.reshape(key, (m, n * batch)), backend)
+        bias = backend.reshape(bias, (m, n, batch, bias.shape[-1]))
         return xp.permute_dims(bias, (1, 0, 2, 3))
 
-    def _wide_dtype(self, space: Space) -> Dtype:
+    def _wide_dtype(self, backend: Backend) -> Dtype:
         """Return the dtype of the arrays, in which half precision does not make keys infinite."""
-        wide = (dtypes.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
-        return next(wide, space.dtype)
+        wide = (dtypes.compute_dtype(a.dtype, backend.xp) for a in self._arrays().values())
+        return next(wide, backend.dtype)
 
-    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Array:
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, backend: Backend) -> Array:
         """Return the bias between chunked positions, in one task for each chunk."""
         arrays, without_arrays = self._arrays(), copy(self)
         checks.set_fields(without_arrays, **dict.fromkeys(arrays))
         whole = [{axis: (n,) for axis, n in enumerate(x.shape)} for x in arrays.values()]
-        q_chunks, *batch = space.chunks(query)
-        key = space.rechunk(key, dict(enumerate(batch, start=1)))
-        return space.map_chunks(
+        q_chunks, *batch = backend.chunks(query)
+        key = backend.rechunk(key, dict(enumerate(batch, start=1)))
+        return backend.map_chunks(
             partial(_bias_of_chunk, without_arrays, tuple(arrays), dtype),
             query[:, None, ..., None],
             key[None, ..., None],
-            *map(space.rechunk, arrays.values(), whole),
-            chunks=(q_chunks, space.chunks(key)[0], *batch, (self._heads(),)),
+            *map(backend.rechunk, arrays.values(), whole),
+            chunks=(q_chunks, backend.chunks(key)[0], *batch, (self._heads(),)),
             dtype=dtype,
             name=type(self).__name__,
         )
@@ -308,8 +313,8 @@ class _ScaledBias(Bias):
         kinds = ("_takes_integers", "_is_relative")
         checks.set_fields(self, **{name: getattr(self.bias, name) for name in kinds})
 
-    def _formula(self, query: Array | None, key: Array, space: Space) -> Array:
-        return self.bias._formula(query, key, space) * self.factor
+    def _formula(self, query: Array | None, key: Array, backend: Backend) -> Array:
+        return self.bias._formula(query, key, backend) * self.factor
 
     def _heads(self) -> int:
         return self.bias._heads()
@@ -317,8 +322,8 @@ class _ScaledBias(Bias):
     def _arrays(self) -> dict[str, Array]:
         return self.bias._arrays()
 
-    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Array:
-        return self.bias._by_chunks(dtype, query, key, space) * self.factor
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, backend: Backend) -> Array:
+        return self.bias._by_chunks(dtype, query, key, backend) * self.factor
 
 
 def _bias_of_chunk(
@@ -327,4 +332,4 @@ def _bias_of_chunk(
     """Return the bias between the positions of a chunk, arrays of NumPy or CuPy."""
     bias = copy(bias)
     checks.set_fields(bias, **dict(zip(names, arrays, strict=True)))
-    return bias._in_dtype(dtype, query[:, 0, ..., 0], key[0, ..., 0], space_of(query=query))
+    return bias._in_dtype(dtype, query[:, 0, ..., 0], key[0, ..., 0], get_backend(query=query))

@@ -5,10 +5,10 @@ from dataclasses import KW_ONLY, dataclass
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
 
 _SHAPES = {
@@ -72,15 +72,15 @@ class FIREBias(bias.Bias):
 
     def __post_init__(self) -> None:
         arrays = self._arrays()
-        bias.check_parameters(space_of(**arrays).xp, _SHAPES, **arrays)
+        bias.check_parameters(get_backend(**arrays).xp, _SHAPES, **arrays)
         for name in ("c", "threshold"):
             value = getattr(self, name)
             if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
                 checks.set_fields(self, **{name: checks.positive_number(name, value)})
                 continue
-            space = space_of(**{name: value})
-            checks.real(name, value, space.xp)
-            if space.is_true(value <= 0):
+            backend = get_backend(**{name: value})
+            checks.real(name, value, backend.xp)
+            if backend.concrete_bool(value <= 0):
                 raise wrong_value(name, "be a positive finite number", float(value))
 
     def _arrays(self) -> dict[str, Array]:
@@ -89,21 +89,21 @@ class FIREBias(bias.Bias):
     def _heads(self) -> int:
         return int(self.output_bias.shape[0])
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
-        relative = bias.real_relative_positions(query, key, space)
-        xp, dtype = space.xp, space.dtype
-        w1, b1, w2, b2 = (space.astype(a, dtype) for a in self._arrays().values())
-        c, threshold = (_as_array(number, space) for number in (self.c, self.threshold))
-        start = xp.maximum(space.astype(query, dtype), threshold)[:, None, ...]
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
+        relative = bias.real_relative_positions(query, key, backend)
+        xp, dtype = backend.xp, backend.dtype
+        w1, b1, w2, b2 = (backend.astype(a, dtype) for a in self._arrays().values())
+        c, threshold = (_as_array(number, backend) for number in (self.c, self.threshold))
+        start = xp.maximum(backend.astype(query, dtype), threshold)[:, None, ...]
         ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))
         return hidden @ xp.matrix_transpose(w2) + b2
 
 
-def _as_array(value: float | Array, space: Space) -> Array:
-    xp, dtype, on = space.xp, space.dtype, space.device
+def _as_array(value: float | Array, backend: Backend) -> Array:
+    xp, dtype, on = backend.xp, backend.dtype, backend.device
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
-    if hasattr(value, "shape") and space.records_gradients:
+    if hasattr(value, "shape") and backend.records_gradients:
         return xp.astype(value, dtype, copy=False, device=on)
     return xp.asarray(value, dtype=dtype, device=on)

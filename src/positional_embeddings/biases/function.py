@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases.bias import Bias
 
 
@@ -60,16 +60,16 @@ class FunctionBias(Bias):
 
     _is_relative = False
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
         name, positions = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
-        with space.without_chunk_warnings():
+        with backend.without_chunk_warnings():
             bias = self.function(*positions)
-        xp = space_of(q_pos=query, **{name: bias}).xp
+        xp = get_backend(q_pos=query, **{name: bias}).xp
         checks.real_floating(xp, **{name: bias})
         pairs = xp.broadcast_arrays(*positions)[0].shape
         shape, target = tuple(bias.shape), (*pairs, self.num_heads)
         bias = bias[..., None] if bias.ndim == len(pairs) else bias
         if bias.ndim != len(target) or not all(map(checks.broadcasts_to, bias.shape, target)):
-            what = f"{tuple(pairs)} or {target} (`num_heads`), with 1 where it broadcasts"
-            raise wrong_value(name, f"have shape {what}", shape)
+            requirement = f"{tuple(pairs)} or {target} (`num_heads`), with 1 where it broadcasts"
+            raise wrong_value(name, f"have shape {requirement}", shape)
         return xp.broadcast_to(bias, target)

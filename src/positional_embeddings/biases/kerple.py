@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
 
 Variant = Literal["logarithmic", "power"]
@@ -50,16 +50,16 @@ class KERPLEBias(bias.Bias):
 
     def __post_init__(self) -> None:
         self._check_fields()
-        xp, heads = space_of(r1=self.r1, r2=self.r2).xp, ("heads",)
+        xp, heads = get_backend(r1=self.r1, r2=self.r2).xp, ("heads",)
         bias.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
 
     def _heads(self) -> int:
         return int(self.r1.shape[0])
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
-        relative = bias.real_relative_positions(query, key, space)
-        xp = space.xp
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
+        relative = bias.real_relative_positions(query, key, backend)
+        xp = backend.xp
         distance = xp.abs(relative)[..., None]
-        r1, r2 = (space.astype(r, distance.dtype) for r in (self.r1, self.r2))
+        r1, r2 = (backend.astype(r, distance.dtype) for r in (self.r1, self.r2))
         growth = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
         return -r1 * growth

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Annotated
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
@@ -53,8 +53,8 @@ class SandwichBias(Bias):
 
     _is_relative = False
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
-        xp, wide = space.xp, space.widest
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
+        xp, wide = backend.xp, backend.widest
         encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
         encodings = map(encode, (query, key))
         # (seq, dim), or (batch, seq, dim)
@@ -62,5 +62,5 @@ class SandwichBias(Bias):
         product = query_waves @ xp.matrix_transpose(key_waves)
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
-        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=space.device)
-        return space.astype(bias, space.dtype)
+        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=backend.device)
+        return backend.astype(bias, backend.dtype)

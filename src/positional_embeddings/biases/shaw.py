@@ -5,8 +5,8 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases.bias import Bias, subtract_positions
 
 
@@ -75,7 +75,7 @@ class RelativePE(Bias):
     def _heads(self) -> int:
         return self.embedding_size
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
         most = self.max_distance
-        rows = space.clip(subtract_positions(query, key, space), -most, most) + most
-        return space.take_entries(self.embeddings, rows, 0)
+        rows = backend.clip(subtract_positions(query, key, backend), -most, most) + most
+        return backend.take_entries(self.embeddings, rows, 0)

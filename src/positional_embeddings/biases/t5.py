@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.caching import constant_array
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
@@ -75,19 +75,19 @@ def relative_position_bucket(
     >>> relative_position_bucket(np.asarray([-200, -64, -8, -1, 0, 1, 64]))
     array([15, 14,  8,  1,  0, 17, 30])
     """
-    space = space_of(relative_position=relative_position)
-    checks.signed_integers("relative_position", relative_position, space.xp)
+    backend = get_backend(relative_position=relative_position)
+    checks.signed_integers("relative_position", relative_position, backend.xp)
     options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
-    if bias.takes_strides(space) and pairs.ndim == 2 and pairs.size >= _FEWEST_COMPARED_PAIRS:
+    if bias.can_alias(backend) and pairs.ndim == 2 and pairs.size >= _FEWEST_COMPARED_PAIRS:
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
         expected = bias.toeplitz(relative, *pairs.shape)
         rows = cuts(pairs.shape[0], _ROWS_COMPARED_AT_ONCE)
         # A copy is aligned, and compared in less time.
         if all(np.array_equal(pairs[some, :], expected[some].copy()) for some in rows):
-            buckets = _look_up(None, relative, options, space)
+            buckets = _look_up(None, relative, options, backend)
             return bias.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
-    return _look_up(None, pairs, options, space)  # type: ignore[no-any-return]
+    return _look_up(None, pairs, options, backend)  # type: ignore[no-any-return]
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Buckets:  # noqa: FBT001
@@ -102,26 +102,26 @@ def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> 
     exact = num_buckets // least
     max_distance = checks.positive_integer("max_distance", max_distance, most=_MOST_DISTANCE)
     if max_distance <= exact:
-        what = f"be above {exact}, half of the buckets of a direction"
-        raise wrong_value("max_distance", what, max_distance)
+        requirement = f"be above {exact}, half of the buckets of a direction"
+        raise wrong_value("max_distance", requirement, max_distance)
     return num_buckets, max_distance, bidirectional
 
 
-def _look_up(table: Array | None, relative: Array, options: _Buckets, space: Space) -> Array:
+def _look_up(table: Array | None, relative: Array, options: _Buckets, backend: Backend) -> Array:
     """Return the entries of a table of buckets at relative positions, or the buckets if None."""
-    xp, most = space.xp, int(space.xp.iinfo(space.integer).max)
+    xp, most = backend.xp, int(backend.xp.iinfo(backend.integer).max)
     limits = bucket_limits(*options, most)
     last = limits.last_distance
-    relative = space.astype(relative, space.integer)
-    if prod(relative.shape) > 2 * last + 1 and not space.is_chunked:
+    relative = backend.astype(relative, backend.integer)
+    if prod(relative.shape) > 2 * last + 1 and not backend.is_chunked:
         # The few that differ in their buckets, so that all others take one gather.
-        few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
-        index = space.clip(relative, -last, last) + last
-        return space.take_entries(_look_up(table, few, options, space), index, 0)
-    starts = constant_array(list, limits.starts, dtype=space.integer, space=space)
-    from_query = space.searchsorted(starts, relative, side="right") - limits.count_before
+        few = xp.arange(-last, last + 1, dtype=backend.integer, device=backend.device)
+        index = backend.clip(relative, -last, last) + last
+        return backend.take_entries(_look_up(table, few, options, backend), index, 0)
+    starts = constant_array(list, limits.starts, dtype=backend.integer, backend=backend)
+    from_query = backend.searchsorted(starts, relative, side="right") - limits.count_before
     buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
-    return buckets if table is None else space.take_entries(table, buckets, 0)
+    return buckets if table is None else backend.take_entries(table, buckets, 0)
 
 
 class _Limits(NamedTuple):
@@ -226,7 +226,7 @@ class T5Bias(bias.Bias):
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Array:
-        relative = bias.subtract_positions(query, key, space)
+    def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
+        relative = bias.subtract_positions(query, key, backend)
         options = self.num_buckets, self.max_distance, self.bidirectional
-        return _look_up(self.embeddings, relative, options, space)
+        return _look_up(self.embeddings, relative, options, backend)

@@ -1,9 +1,9 @@
 """Adding a positional encoding to features, and its gradient."""
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace
-from positional_embeddings.arrays.space import Space
 
 
 def add_positional_encoding(
@@ -56,10 +56,10 @@ def add_positional_encoding(
     >>> add_positional_encoding(x, sinusoidal_encoding(np.arange(3), 4))[:, 1, 0].round(2)
     array([0.84, 0.54, 0.01, 1.  ])
     """
-    space = space_of(x=x, encoding=encoding)
-    checks.real_floating(space.xp, x=x, encoding=encoding)
+    backend = get_backend(x=x, encoding=encoding)
+    checks.real_floating(backend.xp, x=x, encoding=encoding)
     feature, seq = _axes(feature_axis, seq_axis, x, encoding, "x")
-    return add_wide(x, _align_encoding(encoding, x, feature, seq, space.xp), space)
+    return add_wide(x, _align_encoding(encoding, x, feature, seq, backend.xp), backend)
 
 
 def add_positional_encoding_vjp(
@@ -103,21 +103,21 @@ def add_positional_encoding_vjp(
     >>> bool(np.all(grad_encoding == 2))
     True
     """
-    space = space_of(grad=grad, encoding=encoding)
-    xp = space.xp
+    backend = get_backend(grad=grad, encoding=encoding)
+    xp = backend.xp
     checks.real_floating(xp, grad=grad, encoding=encoding)
     feature, seq = _axes(feature_axis, seq_axis, grad, encoding, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    with space.compute_context(grad):
-        wide = space.astype(grad, space.dtype)
+    with backend.compute_context(grad):
+        wide = backend.astype(grad, backend.dtype)
         total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
         if encoding.ndim == 2:
             total = total[
                 tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))
             ]
             total = total if feature < seq else xp.permute_dims(total, (1, 0))
-        return grad, space.astype(total, encoding.dtype)
+        return grad, backend.astype(total, encoding.dtype)
 
 
 def _axes(
@@ -138,8 +138,8 @@ def _align_encoding(encoding: Array, x: Array, feature: int, seq: int, xp: Names
     return encoding
 
 
-def add_wide(x: ArrayT, encoding: Array, space: Space) -> ArrayT:
+def add_wide(x: ArrayT, encoding: Array, backend: Backend) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
-    with space.compute_context(x):
-        wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
-        return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]
+    with backend.compute_context(x):
+        wide, other = (backend.astype(a, backend.dtype) for a in (x, encoding))
+        return backend.astype(wide + other, x.dtype)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ from functools import partial
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.kept import host_cache
+from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
 
@@ -83,24 +83,24 @@ def cyclic_encoding(
     >>> np.allclose(features[4:, 0], features[4:, 1], rtol=0)  # the same time of year
     True
     """
-    space, dtype = features.real_coordinates("x", x, dtype)
-    periods = features.one_or_each("period", period, features.wavelength)
+    backend, dtype = features.real_coordinates("x", x, dtype)
+    periods = features.scalar_or_sequence("period", period, features.wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
-    waves = features.Waves(_frequencies(tuple(periods), tuple(counts)))
-    return waves.encode("cyclic_encoding", x, dtype, space)
+    sinusoids = features.Sinusoids(_frequencies(tuple(periods), tuple(counts)))
+    return sinusoids.encode("cyclic_encoding", x, dtype, backend)
 
 
 def harmonic_counts(harmonics: int | Sequence[int] | HostArray, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
     check = partial(checks.positive_integer, most=_MOST_HARMONICS)
-    return features.one_or_each("harmonics", harmonics, check, periods, "period")
+    return features.scalar_or_sequence("harmonics", harmonics, check, periods, "period")
 
 
-@host_cache
+@cached_constant
 def _frequencies(periods: tuple[float, ...], counts: tuple[int, ...]) -> str:
     """Return the digits of the harmonics of each period, in cycles."""
     pairs = zip(periods, counts, strict=True)
     with localcontext(DIGITS):
-        waves = (h / Decimal(period) for period, count in pairs for h in range(1, count + 1))
-        return " ".join(map(str, waves))
+        sinusoids = (h / Decimal(period) for period, count in pairs for h in range(1, count + 1))
+        return " ".join(map(str, sinusoids))

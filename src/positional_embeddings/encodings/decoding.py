@@ -3,9 +3,9 @@
 from math import inf, nan
 from typing import NamedTuple
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import angle_sum
 from positional_embeddings.rotary.layouts import split_pairs
 
@@ -39,27 +39,27 @@ class Peak(NamedTuple):
     strength: Array  # (encoding,): how often this is in the encoding
 
 
-def decode_points(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+def decode_points(encodings: Array, grid: Grid, count: int, backend: Backend) -> Array:
     """Return the points of encodings (2 * wave, n), best ones first, and then their strengths.
 
     Both are rows, (count * coordinate + count, n).
     """
-    xp = space.xp
-    grid = Grid(*(xp.asarray(x, dtype=space.dtype, device=space.device) for x in grid))
+    xp = backend.xp
+    grid = Grid(*(xp.asarray(x, dtype=backend.dtype, device=backend.device) for x in grid))
     length = max(1, _NUMBERS_OF_A_BLOCK // (grid.points.shape[0] * grid.points.shape[1]))
     blocks = cuts(encodings.shape[1], length) or [slice(0, 0)]
-    return xp.concat([_find_peaks(encodings[:, b], grid, count, space) for b in blocks], axis=1)
+    return xp.concat([_find_peaks(encodings[:, b], grid, count, backend) for b in blocks], axis=1)
 
 
-def _find_peaks(encodings: Array, grid: Grid, count: int, space: Space) -> Array:
+def _find_peaks(encodings: Array, grid: Grid, count: int, backend: Backend) -> Array:
     """Return points, each found in what those before it leave over, and half a cycle from them.
 
     Their strengths are further rows.
     """
-    xp, tops = space.xp, []
+    xp, tops = backend.xp, []
     shape = grid.points.shape[1], encodings.shape[1]
-    numbers = xp.arange(shape[0], dtype=space.integer, device=space.device)[:, None]
-    is_taken = xp.zeros(shape, dtype=xp.bool, device=space.device)
+    numbers = xp.arange(shape[0], dtype=backend.integer, device=backend.device)[:, None]
+    is_taken = xp.zeros(shape, dtype=xp.bool, device=backend.device)
     for _ in range(count):
         similarity = xp.where(is_taken, -inf, grid.encodings.T @ encodings)
         # `argmax` of array-api-strict needs int64.
@@ -68,26 +68,26 @@ def _find_peaks(encodings: Array, grid: Grid, count: int, space: Space) -> Array
         point, encoding = (xp.take(x, start, axis=1) for x in (grid.points, grid.encodings))
         apart = xp.abs(grid.points[:, :, None] - point[:, None, :])
         is_taken = is_taken | xp.all(apart <= grid.half_cycle[:, :, None], axis=0)
-        tops.append(_climb(encodings, point, encoding, grid, space))
+        tops.append(_climb(encodings, point, encoding, grid, backend))
         encodings = encodings - tops[-1].strength * tops[-1].encoding
     for i in range(_ROUNDS * count if count > 1 else 0):
         top = tops[i % count]
         encodings = encodings + top.strength * top.encoding
-        tops[i % count] = top = _climb(encodings, top.point, top.encoding, grid, space)
+        tops[i % count] = top = _climb(encodings, top.point, top.encoding, grid, backend)
         encodings = encodings - top.strength * top.encoding
     # Where nothing is similar, there is no point.
     points = [xp.where(top.strength > 0, top.point, nan) for top in tops]
     return xp.concat([*points, *(top.strength[None, :] for top in tops)], axis=0)
 
 
-def _climb(encodings: Array, point: Array, encoding: Array, grid: Grid, space: Space) -> Peak:
+def _climb(encodings: Array, point: Array, encoding: Array, grid: Grid, backend: Backend) -> Peak:
     """Return the tops near points, by Newton's steps along the way that a kernel's top would be.
 
     The curvature of a kernel at its top is known; that of a similarity along one way is computed.
     """
-    xp, waves = space.xp, grid.frequencies.shape[0]
-    sin, cos = split_pairs(encoding, 0, "half", waves)
-    ahead = angle_sum(split_pairs(encodings, 0, "half", waves), (-sin, cos))
+    xp, sinusoids = backend.xp, grid.frequencies.shape[0]
+    sin, cos = split_pairs(encoding, 0, "half", sinusoids)
+    ahead = angle_sum(split_pairs(encodings, 0, "half", sinusoids), (-sin, cos))
     size, moved = xp.sqrt(ahead[0] ** 2 + ahead[1] ** 2), xp.zeros_like(point)
     left = ahead
     for _ in range(_STEPS):

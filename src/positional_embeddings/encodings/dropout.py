@@ -3,8 +3,8 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import ArrayT, np
 
 
@@ -45,21 +45,23 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     >>> dropout(np.ones(3), 0.5)
     array([1., 1., 1.])
     """
-    space = space_of(x=x)
-    xp = space.xp
+    backend = get_backend(x=x)
+    xp = backend.xp
     checks.real_floating(xp, x=x)
     rate = checks.rate("rate", rate)
     draw = getattr(rng, "random", rng)
     if not (rng is None or callable(draw)):
-        raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
+        raise wrong_type(
+            "rng", "be a generator, or a function from a shape to numbers", format_value(rng)
+        )
     if rng is None or rate == 0:
         return x
     drawn = draw(tuple(x.shape))
     if isinstance(drawn, np.ndarray):
-        drawn = xp.asarray(drawn, dtype=space.dtype, device=space.device)
-    space_of(x=x, rng=drawn)  # a check
+        drawn = xp.asarray(drawn, dtype=backend.dtype, device=backend.device)
+    get_backend(x=x, rng=drawn)  # a check
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    with space.compute_context(x):
-        scaled = space.astype(x, space.dtype) / (1 - rate)
-        return space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]
+    with backend.compute_context(x):
+        scaled = backend.astype(x, backend.dtype) / (1 - rate)
+        return backend.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]

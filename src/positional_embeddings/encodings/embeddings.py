@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks, weights
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
 
 Size = int | tuple[int, int]
@@ -18,7 +18,7 @@ def _pair(name: str, size: Size) -> tuple[int, int]:
     if not isinstance(size, tuple | list):
         size = (size, size)
     if len(size) != 2:
-        raise wrong_value(name, "be an integer or a pair (height, width)", shown(size))
+        raise wrong_value(name, "be an integer or a pair (height, width)", format_value(size))
     height, width = (checks.feature_count(name, n) for n in size)
     return height, width
 
@@ -106,9 +106,9 @@ class TokenEmbedding(weights.ArrayDataclass):
             If a token is out of range. On a GPU, which is not waited for, and where arrays are
             lazy or traced, such a token gives NaN.
         """
-        space = space_of(ids=ids, embeddings=self.embeddings)
+        backend = get_backend(ids=ids, embeddings=self.embeddings)
         table, padding_idx = self.embeddings, self.padding_idx
-        vectors: ArrayT = weights.embedding_lookup("ids", ids, table, space, padding_idx)
+        vectors: ArrayT = weights.embedding_lookup("ids", ids, table, backend, padding_idx)
         return vectors
 
 
@@ -206,25 +206,25 @@ class PatchEmbedding(weights.ArrayDataclass):
         ValueError
             If `images` has the wrong shape.
         """
-        space = space_of(images=images, kernel=self.kernel, bias=self.bias)
-        xp = space.xp
+        backend = get_backend(images=images, kernel=self.kernel, bias=self.bias)
+        xp = backend.xp
         checks.real_floating(xp, images=images)
         (height, width), patch = self._sizes
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
-            what = f"have shape ({self.num_channels}, {height}, {width}, batch)"
-            raise wrong_value("images", what, tuple(images.shape))
-        dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
+            requirement = f"have shape ({self.num_channels}, {height}, {width}, batch)"
+            raise wrong_value("images", requirement, tuple(images.shape))
+        dtype = xp.result_type(backend.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
-        with space.compute_context(images):
-            kernel, bias, wide = (space.astype(array, dtype) for array in arrays)
+        with backend.compute_context(images):
+            kernel, bias, wide = (backend.astype(array, dtype) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
-        with space.compute_context(flat):
+        with backend.compute_context(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
-            embedded: ArrayT = space.astype(projected + bias[:, None, None], images.dtype)
+            embedded: ArrayT = backend.astype(projected + bias[:, None, None], images.dtype)
         return embedded
 
     @property

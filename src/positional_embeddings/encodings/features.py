@@ -16,12 +16,18 @@ from positional_embeddings.angles.cupy_kernel import cos_sin_of_sum_by_kernel
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.errors import plural, remedy_for, shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import constant_array, host_cache
+from positional_embeddings.arrays.caching import cached_constant, constant_array
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import (
+    format_value,
+    plural,
+    remedy_for,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import Array, Dtype, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -37,17 +43,17 @@ _NUMBERS_OF_A_BLOCK = 2**15
 SinCos: TypeAlias = tuple[Array, Array]  # sines and cosines, each (pair, *shape)
 
 
-def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, Dtype]:
+def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Backend, Dtype]:
     """Return the space of real or integer coordinates and the dtype of their features."""
-    space = space_of(**{name: x})
-    checks.real(name, x, space.xp)
-    return space, checks.feature_dtype(x, dtype, space)
+    backend = get_backend(**{name: x})
+    checks.real(name, x, backend.xp)
+    return backend, checks.feature_dtype(x, dtype, backend)
 
 
-def check_first_axis(name: str, x: Array, size: int, what: str) -> None:
+def check_first_axis(name: str, x: Array, size: int, requirement: str) -> None:
     """Check that an array has a first axis of `size`, of what is named."""
     if not x.ndim or checks.known_to_differ(x.shape[0], size):
-        raise wrong_value(name, f"have shape ({size}, ...), {what} first", tuple(x.shape))
+        raise wrong_value(name, f"have shape ({size}, ...), {requirement} first", tuple(x.shape))
 
 
 def by_chunks(
@@ -56,7 +62,7 @@ def by_chunks(
     coordinates: Sequence[Array],
     count: int,
     dtype: Dtype,
-    space: Space,
+    backend: Backend,
     *,
     is_stacked: bool = False,
 ) -> Array:
@@ -66,30 +72,30 @@ def by_chunks(
     The coordinates broadcast to the shape; if `is_stacked`, there is one array of them, which has
     a first axis in place of the features.
     """
-    if not space.is_chunked:
-        with space.compute_context(coordinates[0]):
-            return encode(*coordinates, space=space)
+    if not backend.is_chunked:
+        with backend.compute_context(coordinates[0]):
+            return encode(*coordinates, backend=backend)
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:
-        x_chunks = space.chunks(x)
+        x_chunks = backend.chunks(x)
         lengths |= {axis - x.ndim: x_chunks[axis] for axis, n in enumerate(x.shape) if n != 1}
     if is_stacked:
         lengths[-rank] = (coordinates[0].shape[0],)
     chunked = [
-        space.rechunk(x, {axis: lengths.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
+        backend.rechunk(x, {axis: lengths.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
         for x in coordinates
     ]
     chunks = ((count,), *[lengths.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:])
     encode_chunk = partial(_encode_chunk, encode)
-    return space.map_chunks(encode_chunk, *chunked, chunks=chunks, dtype=dtype, name=name)
+    return backend.map_chunks(encode_chunk, *chunked, chunks=chunks, dtype=dtype, name=name)
 
 
 def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
-    return encode(*coordinates, space=space_of(x=coordinates[0]))
+    return encode(*coordinates, backend=get_backend(x=coordinates[0]))
 
 
-class Waves(NamedTuple):
+class Sinusoids(NamedTuple):
     """Sines and cosines of frequencies times points, and how they become features."""
 
     # One for each coordinate; a single one if points have no axis of coordinates.
@@ -106,61 +112,61 @@ class Waves(NamedTuple):
         frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
         return (*frequencies, self.phases) if self.phases else frequencies
 
-    def encode(self, name: str, points: Array, dtype: Dtype, space: Space) -> Array:
+    def encode(self, name: str, points: Array, dtype: Dtype, backend: Backend) -> Array:
         """Return the features of points, two for each wave."""
         encode = partial(self.encode_chunk, dtype=dtype)
         count = 2 * len(in_cycles(self.coordinate_frequencies()[0]))
         is_stacked = not isinstance(self.frequencies, str)
-        return by_chunks(name, encode, [points], count, dtype, space, is_stacked=is_stacked)
+        return by_chunks(name, encode, [points], count, dtype, backend, is_stacked=is_stacked)
 
-    def encode_chunk(self, points: Array, dtype: Dtype, space: Space) -> Array:
+    def encode_chunk(self, points: Array, dtype: Dtype, backend: Backend) -> Array:
         """Return the features of points in one chunk."""
-        xp, frequencies = space.xp, self.coordinate_frequencies()
+        xp, frequencies = backend.xp, self.coordinate_frequencies()
         pairs, layout = len(in_cycles(frequencies[0])), LAYOUTS[self.arrangement]
         work = dtypes.compute_dtype(dtype, xp)
         if isinstance(self.frequencies, str):
             if not self.phases:
-                return self._encode_line(points, frequencies[0], dtype, space)
+                return self._encode_line(points, frequencies[0], dtype, backend)
             points = points[None, ...]
         if self.phases:
             points = xp.concat([points, xp.ones_like(points[:1, ...])], axis=0)
         shape = points.shape[1:]
-        factor = as_column(self.amplitude, len(shape), space)
-        if space.compiles_kernels:
-            both = cos_sin_of_sum_by_kernel(points, frequencies, work, space, factor)
+        factor = as_column(self.amplitude, len(shape), backend)
+        if backend.has_cuda_kernels:
+            both = cos_sin_of_sum_by_kernel(points, frequencies, work, backend, factor)
             cos, sin = both[0, ...], both[1, ...]
         elif xp is np and len(frequencies) <= MOST_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
             sin, cos = self.in_order(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
-            factor = as_column(self.amplitude, 1, space)
+            factor = as_column(self.amplitude, 1, backend)
             by_quadrant = not self.is_drawn
             fill_cos_sin_of_sum(flat, frequencies, factor, cos, sin, by_quadrant=by_quadrant)
             return np.reshape(features, (2 * pairs, *shape))
         else:
             coordinates = [points[i, ...] for i in range(len(frequencies))]
-            cos, sin = cos_sin_of_sum(coordinates, frequencies, work, space, factor)
+            cos, sin = cos_sin_of_sum(coordinates, frequencies, work, backend, factor)
         features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
-        return space.astype(features, dtype)
+        return backend.astype(features, dtype)
 
     def _encode_line(
-        self, points: Array, frequencies: Frequencies, dtype: Dtype, space: Space
+        self, points: Array, frequencies: Frequencies, dtype: Dtype, backend: Backend
     ) -> Array:
         """Return the features of points of one coordinate, without phases.
 
         Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
         in the cache.
         """
-        xp, layout, pairs = space.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
+        xp, layout, pairs = backend.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
         work = dtypes.compute_dtype(dtype, xp)
 
         def sin_cos(x: Array) -> SinCos:
-            factor = as_column(self.amplitude, x.ndim, space)
-            cos, sin = cos_sin(x, frequencies, work, space, factor)
+            factor = as_column(self.amplitude, x.ndim, backend)
+            cos, sin = cos_sin(x, frequencies, work, backend, factor)
             return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
 
-        if xp is not np or space.is_compiling:  # PyTorch would unroll the loop
-            return space.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
+        if xp is not np or backend.is_compiling:  # PyTorch would unroll the loop
+            return backend.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
         features = np.empty((2 * pairs, points.size), dtype=dtype)
         sines, cosines = split_pairs(features, 0, layout, pairs)
         flat = np.reshape(points, (points.size,))
@@ -183,11 +189,11 @@ def angle_sum(one: SinCos, other: SinCos) -> SinCos:
     return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
 
 
-def as_column(values: float | tuple[float, ...], ndim: int, space: Space) -> Array:
+def as_column(values: float | tuple[float, ...], ndim: int, backend: Backend) -> Array:
     """Return a number of each wave as an array with `ndim` further axes; one number as it is."""
     if isinstance(values, float):
         return values
-    array = constant_array(list, values, dtype=space.widest, space=space)
+    array = constant_array(list, values, dtype=backend.widest, backend=backend)
     return array[(..., *(None,) * ndim)]
 
 
@@ -210,14 +216,14 @@ def smoothness(nu: float | None) -> float:
     return float(number)
 
 
-@host_cache
+@cached_constant
 def cycles(part: str, *wavelengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each wavelength."""
     with localcontext(DIGITS):
         return " ".join(str(Decimal(part) / Decimal(length)) for length in wavelengths)
 
 
-def one_or_each(
+def scalar_or_sequence(
     name: str,
     values: Array,
     check: Callable[[str, Any], Any],
@@ -233,13 +239,13 @@ def one_or_each(
     if isinstance(values, int | float) or not (is_list or getattr(values, "shape", False)):
         return [check(name, values)] * (count or 1)
     if not (is_list or isinstance(values, np.ndarray)):
-        what = "be a list, a tuple or a 1-D NumPy array of numbers"
-        raise wrong_type(name, what, shown(values), remedy_for(name, values))
+        requirement = "be a list, a tuple or a 1-D NumPy array of numbers"
+        raise wrong_type(name, requirement, format_value(values), remedy_for(name, values))
     shape = (len(values),) if is_list else values.shape
     if len(shape) != 1 or shape == (0,):
         raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
     numbers = [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if count is not None and len(numbers) != count:
-        what = f"be a number, or a list of {count}, one for each {each}"
-        raise wrong_value(name, what, plural(len(numbers), "number"))
+        requirement = f"be a number, or a list of {count}, one for each {each}"
+        raise wrong_value(name, requirement, plural(len(numbers), "number"))
     return numbers

@@ -84,18 +84,18 @@ def fourier_encoding(
     >>> fourier_encoding(points, preset="nerf").shape
     (20, 3, 1024)
     """
-    space, dtype = features.real_coordinates("x", x, dtype)
+    backend, dtype = features.real_coordinates("x", x, dtype)
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
         checks.left_out(f"with the preset {preset!r}", wavelengths=wavelengths)
         wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
     if wavelengths is None:
         raise wrong_type("wavelengths", "be given without a `preset`", "None")
-    lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
+    lengths = features.scalar_or_sequence("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
-    waves = features.Waves(features.cycles("1", *lengths), arrangement)
-    return waves.encode("fourier_encoding", x, dtype, space)
+    sinusoids = features.Sinusoids(features.cycles("1", *lengths), arrangement)
+    return sinusoids.encode("fourier_encoding", x, dtype, backend)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:

@@ -10,15 +10,21 @@ from positional_embeddings.angles.cos_sin import HOST
 from positional_embeddings.angles.frequencies import from_radians, geometric_frequencies, in_radians
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import read_only
+from positional_embeddings.arrays.caching import read_only
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.decoding import Grid, decode_points
-from positional_embeddings.encodings.features import LAYOUTS, Arrangement, SinCos, Waves, angle_sum
+from positional_embeddings.encodings.features import (
+    LAYOUTS,
+    Arrangement,
+    SinCos,
+    Sinusoids,
+    angle_sum,
+)
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directional_frequencies
 from positional_embeddings.encodings.random_fourier import SpectralKernel, drawn_frequencies
@@ -92,14 +98,14 @@ class FourierFeatures(checks.CheckedDataclass):
     arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
     cos_first: Annotated[bool, checks.boolean] = False
     digits: str | tuple[str, ...] | None = field(default=None, repr=False)
-    _waves: Waves = field(init=False, repr=False, compare=False)
+    _waves: Sinusoids = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check_fields()
         table = _host_numbers("frequencies", self.frequencies)
         if table.ndim not in (1, 2) or not 1 <= len(table) <= _MOST_WAVES or 0 in table.shape:
-            what = "have shape (waves,) or (waves, coordinates), 1 to 2**19 waves"
-            raise wrong_value("frequencies", what, f"shape {table.shape}")
+            requirement = "have shape (waves,) or (waves, coordinates), 1 to 2**19 waves"
+            raise wrong_value("frequencies", requirement, f"shape {table.shape}")
         if np.max(np.abs(table)) > _HIGHEST_FREQUENCY:
             raise wrong_value("frequencies", "be within 2**103", float(np.max(np.abs(table))))
         weights = _wave_numbers("weights", self.weights, checks.positive_number, len(table))
@@ -109,14 +115,14 @@ class FourierFeatures(checks.CheckedDataclass):
             columns = [from_radians(tuple(c), 1.0) for c in np.atleast_2d(table.T).tolist()]
             digits = columns[0] if table.ndim == 1 else tuple(columns)
         elif not np.array_equal(_radians(digits), table):
-            what = "be None, or digits that round to `frequencies`"
-            raise wrong_value("digits", what, "digits of others")
+            requirement = "be None, or digits that round to `frequencies`"
+            raise wrong_value("digits", requirement, "digits of others")
         amplitude = sqrt(weights) if isinstance(weights, float) else tuple(map(sqrt, weights))
         phase_list = np.broadcast_to(phases, table.shape[:1]).tolist()
         cycles = from_radians(tuple(phase_list), 1.0) if any(phase_list) else ""
-        waves = Waves(digits, self.arrangement, amplitude, self.cos_first, cycles)
+        sinusoids = Sinusoids(digits, self.arrangement, amplitude, self.cos_first, cycles)
         own = {"frequencies": read_only(table), "weights": weights, "phases": phases}
-        checks.set_fields(self, **own, digits=digits, _waves=waves)
+        checks.set_fields(self, **own, digits=digits, _waves=sinusoids)
 
     @classmethod
     def sinusoidal(cls, dim: int, base: float = 10_000) -> "FourierFeatures":
@@ -170,7 +176,7 @@ class FourierFeatures(checks.CheckedDataclass):
         --------
         >>> day_and_year = FourierFeatures.from_wavelengths([1, 365.25])
         """
-        lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
+        lengths = features.scalar_or_sequence("wavelengths", wavelengths, features.wavelength)
         return _exact_features(features.cycles("1", *lengths))
 
     @classmethod
@@ -277,17 +283,19 @@ class FourierFeatures(checks.CheckedDataclass):
         >>> cells.encode(np.zeros((2, 5))).shape
         (18, 5)
         """
-        lengths = features.one_or_each("scales", scales, features.wavelength)
+        lengths = features.scalar_or_sequence("scales", scales, features.wavelength)
         each = len(lengths), "scale"
-        angles = features.one_or_each("orientations", orientations, checks.finite_number, *each)
+        angles = features.scalar_or_sequence(
+            "orientations", orientations, checks.finite_number, *each
+        )
         directions = tuple(map(float, angles))
         cells = _exact_features(directional_frequencies("theory", tuple(lengths), directions))
         origins = _host_numbers("offsets", offsets)
         if origins.shape not in ((2,), (len(lengths), 2)):
-            what = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
-            raise wrong_value("offsets", what, f"shape {origins.shape}")
+            requirement = f"be a point (x, y), or {len(lengths)} of them, one for each scale"
+            raise wrong_value("offsets", requirement, f"shape {origins.shape}")
         origins = np.repeat(np.broadcast_to(origins, (len(lengths), 2)), 3, axis=0)
-        with namespace.quiet():
+        with namespace.ignore_fp_errors():
             phases = -np.sum(cells.frequencies * origins, axis=1)
         return replace(cells, phases=phases)
 
@@ -312,9 +320,9 @@ class FourierFeatures(checks.CheckedDataclass):
         TypeError, ValueError
             If `points` is not an array of numbers, or its first axis does not fit.
         """
-        space, dtype = features.real_coordinates("points", points, dtype)
+        backend, dtype = features.real_coordinates("points", points, dtype)
         self._check_points("points", points)
-        return self._waves.encode("fourier_features", points, dtype, space)
+        return self._waves.encode("fourier_features", points, dtype, backend)
 
     def shift(self, encoding: ArrayT, by: Any, /) -> ArrayT:
         """Return the encodings of the points moved by `by`, from the encodings of the points.
@@ -444,10 +452,10 @@ class FourierFeatures(checks.CheckedDataclass):
         >>> waves.kernel(np.asarray([0.0, 0.5, 1.0, 2.0])).round(6) + 0.0
         array([ 2., -1.,  0.,  2.])
         """
-        space, dtype = features.real_coordinates("difference", difference, dtype)
+        backend, dtype = features.real_coordinates("difference", difference, dtype)
         self._check_points("difference", difference)
         kernel, is_stacked = partial(self._kernel, dtype=dtype), self.frequencies.ndim == 2
-        arguments = "kernel", kernel, [difference], 1, dtype, space
+        arguments = "kernel", kernel, [difference], 1, dtype, backend
         return features.by_chunks(*arguments, is_stacked=is_stacked)[0, ...]
 
     def decode(
@@ -519,95 +527,95 @@ class FourierFeatures(checks.CheckedDataclass):
         (array([120.2, 710.5]), array([1. , 0.5]))
         """
         checks.boolean("return_strength", return_strength)
-        space = space_of(encoding=encoding)
-        self._check_encoding("encoding", encoding, space)
+        backend = get_backend(encoding=encoding)
+        self._check_encoding("encoding", encoding, backend)
         most = 1 if count is None else checks.feature_count("count", count)
         if most > 2 * len(self.frequencies):
-            what = f"be at most {2 * len(self.frequencies)}, the number of features"
-            raise wrong_value("count", what, most)
-        with namespace.quiet():  # a wave along one coordinate has no cycle along others
+            requirement = f"be at most {2 * len(self.frequencies)}, the number of features"
+            raise wrong_value("count", requirement, most)
+        with namespace.ignore_fp_errors():  # a wave along one coordinate has no cycle along others
             grid = self._grid(bounds, resolution)
         decode, size = partial(self._decode, grid=grid, count=most), len(grid.least)
-        arguments = "decode", decode, [encoding], most * (size + 1), space.dtype, space
+        arguments = "decode", decode, [encoding], most * (size + 1), backend.dtype, backend
         rows = features.by_chunks(*arguments, is_stacked=True)
         points = [rows[i * size : (i + 1) * size, ...] for i in range(most)]
         if self.frequencies.ndim == 1:
             points = [point[0, ...] for point in points]
-        both = space.xp.stack(points), rows[most * size :, ...]
+        both = backend.xp.stack(points), rows[most * size :, ...]
         both = both if count is not None else (points[0], both[1][0, ...])
         return both if return_strength else both[0]
 
     def _shifted(self, encoding: Array, by: Any, sign: int) -> Array:
-        space = space_of(encoding=encoding)
+        backend = get_backend(encoding=encoding)
         if namespace.is_real_number(by) or isinstance(by, list | tuple):
-            numbers = features.one_or_each("by", by, checks.finite_number)
+            numbers = features.scalar_or_sequence("by", by, checks.finite_number)
             # Integers that floats round are exact as integers.
             farthest = max(map(abs, numbers))
             are_far = all(isinstance(x, int) for x in numbers) and farthest > 2**53
-            bits = space.xp.iinfo(space.integer).bits - 1 if are_far else 63
+            bits = backend.xp.iinfo(backend.integer).bits - 1 if are_far else 63
             if farthest >= 2**bits:
-                raise wrong_value("by", f"be within 2**{bits} of 0", shown(by))
-            dtype = space.integer if are_far else space.widest
+                raise wrong_value("by", f"be within 2**{bits} of 0", format_value(by))
+            dtype = backend.integer if are_far else backend.widest
             numbers = numbers[0] if namespace.is_real_number(by) else numbers
-            by = space.xp.asarray(numbers, dtype=dtype, device=space.device)
-        space = space_of(encoding=encoding, by=by)
-        self._check_encoding("encoding", encoding, space)
-        checks.real("by", by, space.xp)
+            by = backend.xp.asarray(numbers, dtype=dtype, device=backend.device)
+        backend = get_backend(encoding=encoding, by=by)
+        self._check_encoding("encoding", encoding, backend)
+        checks.real("by", by, backend.xp)
         self._check_points("by", by)
         _check_broadcast("by", by.shape[self.frequencies.ndim - 1 :], encoding)
-        turn = Waves(self._waves.frequencies, "concatenated")
-        turn = turn.encode("fourier_features", by, space.dtype, space)
+        turn = Sinusoids(self._waves.frequencies, "concatenated")
+        turn = turn.encode("fourier_features", by, backend.dtype, backend)
         sin, cos = split_pairs(turn, 0, "half", len(self.frequencies))
-        return self._turn(encoding, (sign * sin, cos), space)
+        return self._turn(encoding, (sign * sin, cos), backend)
 
     def _bind(self, a: Array, b: Array, sign: int) -> Array:
-        space = space_of(a=a, b=b)
-        self._check_encoding("a", a, space)
-        self._check_encoding("b", b, space)
+        backend = get_backend(a=a, b=b)
+        self._check_encoding("a", a, backend)
+        self._check_encoding("b", b, backend)
         _check_broadcast("b", b.shape[1:], a)
         # From the encoding of a point to its phasors, of size 1 and without phases.
         origin = np.exp(-1j * np.asarray(self.phases)) / np.sqrt(self.weights)
         origin = np.broadcast_to(origin, (len(self.frequencies),))
         parts = (tuple(part.tolist()) for part in (origin.imag, origin.real))
-        phasors = tuple(features.as_column(x, 0, space) for x in parts)
-        with space.compute_context(b):
-            sin, cos = angle_sum(self._pair(b, space), phasors)
-            return self._turn(a, (sign * sin, cos), space)
+        phasors = tuple(features.as_column(x, 0, backend) for x in parts)
+        with backend.compute_context(b):
+            sin, cos = angle_sum(self._pair(b, backend), phasors)
+            return self._turn(a, (sign * sin, cos), backend)
 
-    def _pair(self, encoding: Array, space: Space) -> SinCos:
+    def _pair(self, encoding: Array, backend: Backend) -> SinCos:
         """Return sines and cosines, (wave, *S), of an encoding, in the dtype to compute in."""
-        wide, waves = space.astype(encoding, space.dtype), self._waves
+        wide, sinusoids = backend.astype(encoding, backend.dtype), self._waves
         layout, count = LAYOUTS[self.arrangement], len(self.frequencies)
-        return waves.in_order(*split_pairs(wide, 0, layout, count))
+        return sinusoids.in_order(*split_pairs(wide, 0, layout, count))
 
-    def _turn(self, encoding: Array, turn: SinCos, space: Space) -> Array:
+    def _turn(self, encoding: Array, turn: SinCos, backend: Backend) -> Array:
         """Return an encoding whose waves are turned by angles of sines and cosines."""
-        with space.compute_context(encoding):
-            pair = self._waves.in_order(*angle_sum(self._pair(encoding, space), turn))
-            joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], space.xp)
-            return space.astype(joined, encoding.dtype)
+        with backend.compute_context(encoding):
+            pair = self._waves.in_order(*angle_sum(self._pair(encoding, backend), turn))
+            joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], backend.xp)
+            return backend.astype(joined, encoding.dtype)
 
     def _check_points(self, name: str, points: Array) -> None:
         """Check that points have as many coordinates on their first axis as the frequencies."""
         if self.frequencies.ndim == 2:
             features.check_first_axis(name, points, self.frequencies.shape[1], "coordinates")
 
-    def _check_encoding(self, name: str, encoding: Array, space: Space) -> None:
+    def _check_encoding(self, name: str, encoding: Array, backend: Backend) -> None:
         """Check that an array holds encodings, features on its first axis."""
-        checks.real_floating(space.xp, **{name: encoding})
+        checks.real_floating(backend.xp, **{name: encoding})
         features.check_first_axis(name, encoding, 2 * len(self.frequencies), "features")
 
-    def _kernel(self, difference: Array, space: Space, *, dtype: Dtype) -> Array:
+    def _kernel(self, difference: Array, backend: Backend, *, dtype: Dtype) -> Array:
         """Return the kernel of differences, (1, *S), which are computed in blocks."""
         weights: Any = self.weights
-        waves = Waves(self._waves.frequencies, "concatenated", weights, cos_first=True)
+        sinusoids = Sinusoids(self._waves.frequencies, "concatenated", weights, cos_first=True)
         axes, size = self.frequencies.ndim - 1, 2 * len(self.frequencies)
         shape = difference.shape[axes:]
-        flat = space.xp.reshape(difference, (*difference.shape[:axes], prod(shape)))
+        flat = backend.xp.reshape(difference, (*difference.shape[:axes], prod(shape)))
         blocks = cuts(prod(shape), max(1, _NUMBERS_OF_A_BLOCK // size)) or [slice(0, 0)]
-        parts = (waves.encode_chunk(flat[..., b], space.widest, space) for b in blocks)
-        sums = [space.xp.sum(part[: size // 2, ...], axis=0) for part in parts]
-        return space.astype(space.xp.reshape(space.xp.concat(sums), (1, *shape)), dtype)
+        parts = (sinusoids.encode_chunk(flat[..., b], backend.widest, backend) for b in blocks)
+        sums = [backend.xp.sum(part[: size // 2, ...], axis=0) for part in parts]
+        return backend.astype(backend.xp.reshape(backend.xp.concat(sums), (1, *shape)), dtype)
 
     def _grid(self, bounds: Any, resolution: Any) -> Grid:
         """Return the points among which an encoding is looked for."""
@@ -625,19 +633,23 @@ class FourierFeatures(checks.CheckedDataclass):
         counts = np.ceil(_POINTS_OF_A_CYCLE / (2 * pi) * fastest * (most - least)) + 1
         if resolution is not None:
             noun = size, "coordinate"
-            counts = features.one_or_each("resolution", resolution, checks.feature_count, *noun)
+            counts = features.scalar_or_sequence(
+                "resolution", resolution, checks.feature_count, *noun
+            )
         if 2 * len(frequencies) * prod(counts) > _NUMBERS_OF_A_GRID:
-            what = f"give at most 2**27 numbers, of {2 * len(frequencies)} features at each point"
-            came = f"{prod(counts):,.0f} points"
-            raise wrong_value("resolution", what, came, " Pass it, or narrower bounds.")
+            requirement = (
+                f"give at most 2**27 numbers, of {2 * len(frequencies)} features at each point"
+            )
+            actual = f"{prod(counts):,.0f} points"
+            raise wrong_value("resolution", requirement, actual, " Pass it, or narrower bounds.")
         lines = [np.linspace(*line) for line in zip(least, most, map(int, counts), strict=True)]
         points = np.reshape(np.meshgrid(*lines, indexing="ij"), (size, -1))
-        waves = self._waves._replace(arrangement="concatenated", cos_first=False)
+        sinusoids = self._waves._replace(arrangement="concatenated", cos_first=False)
         places = np.reshape(points, (*self.frequencies.shape[1:], -1))
         weights = np.broadcast_to(self.weights, (len(frequencies),))
         return Grid(
             points,
-            waves.encode_chunk(places, np.float64, HOST),
+            sinusoids.encode_chunk(places, np.float64, HOST),
             least[:, None],
             most[:, None],
             pi / fastest[:, None],
@@ -646,13 +658,13 @@ class FourierFeatures(checks.CheckedDataclass):
             np.sum(weights),
         )
 
-    def _decode(self, encoding: Array, space: Space, *, grid: Grid, count: int) -> Array:
+    def _decode(self, encoding: Array, backend: Backend, *, grid: Grid, count: int) -> Array:
         """Return the points of encodings in one chunk, and then their strengths, (row, *S)."""
-        shape, xp = encoding.shape[1:], space.xp
-        wide = xp.concat(list(self._pair(encoding, space)), axis=0)
-        wide = space.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), space.widest)
-        points = decode_points(wide, grid, count, space.computing_in(space.widest))
-        return space.astype(xp.reshape(points, (points.shape[0], *shape)), space.dtype)
+        shape, xp = encoding.shape[1:], backend.xp
+        wide = xp.concat(list(self._pair(encoding, backend)), axis=0)
+        wide = backend.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), backend.widest)
+        points = decode_points(wide, grid, count, backend.computing_in(backend.widest))
+        return backend.astype(xp.reshape(points, (points.shape[0], *shape)), backend.dtype)
 
 
 def _exact_features(digits: Any, **options: Any) -> FourierFeatures:
@@ -666,8 +678,8 @@ def _radians(digits: Any) -> Array:
     try:
         table = np.asarray([in_radians(column) for column in columns]).T
     except (ArithmeticError, AttributeError, TypeError, ValueError):
-        what = "be None, or the digits of other features"
-        raise wrong_type("digits", what, shown(digits)) from None
+        requirement = "be None, or the digits of other features"
+        raise wrong_type("digits", requirement, format_value(digits)) from None
     return table[:, 0] if isinstance(digits, str) else table
 
 
@@ -677,7 +689,7 @@ def _wave_numbers(
     """Return one number, or a number of each wave."""
     if namespace.is_real_number(values):
         return float(check(name, values))
-    return tuple(map(float, features.one_or_each(name, values, check, count, "wave")))
+    return tuple(map(float, features.scalar_or_sequence(name, values, check, count, "wave")))
 
 
 def _host_numbers(name: str, values: Any) -> HostArray:
@@ -687,14 +699,16 @@ def _host_numbers(name: str, values: Any) -> HostArray:
     except (TypeError, ValueError):  # lists of several lengths, or an array of a device
         numbers = np.asarray(None)
     if numbers.dtype.kind not in "iuf":
-        raise wrong_type(name, "be numbers, in lists or an array of NumPy", shown(values))
+        raise wrong_type(name, "be numbers, in lists or an array of NumPy", format_value(values))
     if not np.all(np.isfinite(numbers)):
-        raise wrong_value(name, "be finite", shown(values))
+        raise wrong_value(name, "be finite", format_value(values))
     return numbers.astype(np.float64)  # type: ignore[no-any-return]
 
 
 def _check_broadcast(name: str, shape: namespace.Shape, encoding: Array) -> None:
     """Check that points, without their coordinates, broadcast against an encoding's points."""
     if not checks.shapes_broadcast([shape, encoding.shape[1:]]):
-        what = f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"
-        raise wrong_value(name, what, f"points of shape {tuple(shape)}")
+        requirement = (
+            f"broadcast against the points of the encoding, of shape {tuple(encoding.shape[1:])}"
+        )
+        raise wrong_value(name, requirement, f"points of shape {tuple(shape)}")

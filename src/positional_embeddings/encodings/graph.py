@@ -4,10 +4,10 @@ from typing import Literal, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype
-from positional_embeddings.arrays.space import Space
 
 Laplacian = Literal["normalized", "combinatorial"]
 
@@ -94,20 +94,20 @@ def graph_laplacian_encoding(
     array([[ 0.65,  0.27, -0.27, -0.65],
            [ 0.5 , -0.5 , -0.5 ,  0.5 ]])
     """
-    space = space_of(adjacency=adjacency)
-    xp, weights = space.xp, _weights(adjacency, space)
+    backend = get_backend(adjacency=adjacency)
+    xp, weights = backend.xp, _weights(adjacency, backend)
     nodes = weights.shape[-1]
     k = checks.feature_count("k", k)
     checks.choice("laplacian", laplacian, get_args(Laplacian))
     if not hasattr(getattr(xp, "linalg", None), "eigh"):
-        what = "be an array of a library with `linalg.eigh`"
+        requirement = "be an array of a library with `linalg.eigh`"
         hint = " Pass adjacency.compute()." if hasattr(adjacency, "compute") else ""
-        raise wrong_type("adjacency", what, type_name(adjacency), hint)
+        raise wrong_type("adjacency", requirement, type_name(adjacency), hint)
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
-    dtype = checks.feature_dtype(adjacency, dtype, space)
-    with space.compute_context(weights):
-        weights = _symmetric(weights, adjacency.dtype, space)
+    dtype = checks.feature_dtype(adjacency, dtype, backend)
+    with backend.compute_context(weights):
+        weights = _symmetric(weights, adjacency.dtype, backend)
         degrees = xp.sum(weights, axis=-1)
         diagonal = degrees
         if laplacian == "normalized":
@@ -115,11 +115,11 @@ def graph_laplacian_encoding(
             root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
             weights = weights * root[..., :, None] * root[..., None, :]
             diagonal = xp.astype(has_edges, weights.dtype)
-        identity = xp.eye(nodes, dtype=weights.dtype, device=space.device)
+        identity = xp.eye(nodes, dtype=weights.dtype, device=backend.device)
         # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
         _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
         chosen = vectors[..., 1 : k + 1]
-        return space.astype(_with_fixed_signs(space.move_axis(chosen, -1, 0), space), dtype)
+        return backend.astype(_with_fixed_signs(backend.move_axis(chosen, -1, 0), backend), dtype)
 
 
 def random_walk_encoding(
@@ -169,15 +169,15 @@ def random_walk_encoding(
            [1. , 0.5, 0.5],
            [0. , 0. , 0. ]])
     """
-    space = space_of(adjacency=adjacency)
-    xp, weights = space.xp, _weights(adjacency, space)
+    backend = get_backend(adjacency=adjacency)
+    xp, weights = backend.xp, _weights(adjacency, backend)
     steps = checks.feature_count("steps", steps)
-    dtype = checks.feature_dtype(adjacency, dtype, space)
-    with space.compute_context(weights):
+    dtype = checks.feature_dtype(adjacency, dtype, backend)
+    with backend.compute_context(weights):
         degrees = xp.sum(weights, axis=-1, keepdims=True)
         one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
         # Of the main namespace: `linalg` is an extension that a library need not have.
-        is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=space.device)
+        is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=backend.device)
         probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
         walk = one_step
         for step in range(2, steps + 1):
@@ -185,42 +185,42 @@ def random_walk_encoding(
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
             probabilities.append(xp.sum(longer * xp.matrix_transpose(walk), axis=-1))
             walk = longer
-        return space.astype(xp.stack(probabilities), dtype)
+        return backend.astype(xp.stack(probabilities), dtype)
 
 
-def _weights(adjacency: Array, space: Space) -> Array:
+def _weights(adjacency: Array, backend: Backend) -> Array:
     """Return the weights in the widest float, after checking them; values where they are read."""
-    xp = space.xp
+    xp = backend.xp
     if not dtypes.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
-    weights = space.astype(adjacency, space.widest)
+    weights = backend.astype(adjacency, backend.widest)
     wrong = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
-    for where, came in wrong:
-        if space.is_true(xp.any(where)):
-            raise wrong_value("adjacency", "have finite weights of 0 or more", came)
+    for where, actual in wrong:
+        if backend.concrete_bool(xp.any(where)):
+            raise wrong_value("adjacency", "have finite weights of 0 or more", actual)
     return weights
 
 
-def _symmetric(weights: Array, dtype: Dtype, space: Space) -> Array:
+def _symmetric(weights: Array, dtype: Dtype, backend: Backend) -> Array:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
-    xp, opposite = space.xp, space.xp.matrix_transpose(weights)
+    xp, opposite = backend.xp, backend.xp.matrix_transpose(weights)
     is_real = dtypes.is_real_floating(dtype, xp)
-    eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
+    eps = float(xp.finfo(backend.dtype if is_real else backend.widest).eps)
     allowed = _ROUNDINGS * eps * (weights + opposite)
-    if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):
+    if backend.concrete_bool(xp.any(xp.abs(weights - opposite) > allowed)):
         hint = " Pass adjacency + adjacency.mT for the edges of both directions."
         raise wrong_value("adjacency", "be symmetric", "edges of one direction", hint)
     return (weights + opposite) / 2
 
 
-def _with_fixed_signs(vectors: Array, space: Space) -> Array:
+def _with_fixed_signs(vectors: Array, backend: Backend) -> Array:
     """Give vectors along the last axis the sign that makes the first of their largest positive."""
-    xp, nodes, magnitude = space.xp, vectors.shape[-1], space.xp.abs(vectors)
+    xp, nodes, magnitude = backend.xp, vectors.shape[-1], backend.xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
-    node = xp.arange(nodes, dtype=space.integer, device=space.device)
+    node = xp.arange(nodes, dtype=backend.integer, device=backend.device)
     first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
     chosen = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
     return xp.where(chosen < 0, -vectors, vectors)

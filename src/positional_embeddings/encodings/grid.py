@@ -5,10 +5,10 @@ from math import inf, prod
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import backend_for, on_given_device
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
@@ -53,10 +53,10 @@ def grid_positions(
            [0, 1, 2, 0, 1, 2]])
     """
     sizes = _sizes(shape)
-    space = new_space(xp, device)
-    xp = space.xp
-    dtype = position_dtype(dtype, max(sizes) - 1, space)
-    point = xp.arange(prod(sizes), dtype=space.integer, device=device)
+    backend = backend_for(xp, device)
+    xp = backend.xp
+    dtype = position_dtype(dtype, max(sizes) - 1, backend)
+    point = xp.arange(prod(sizes), dtype=backend.integer, device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
@@ -64,13 +64,13 @@ def grid_positions(
     return xp.astype(xp.stack(coordinates[::-1], axis=0), dtype, copy=False)
 
 
-def position_dtype(dtype: Dtype | None, largest: int, space: Space) -> Dtype:
+def position_dtype(dtype: Dtype | None, largest: int, backend: Backend) -> Dtype:
     """Return the dtype of coordinates, which has to hold them; if None, the default integer."""
     if dtype is None:
-        return space.integer
-    xp = space.xp
+        return backend.integer
+    xp = backend.xp
     dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-    library_dtype = xp.empty(0, dtype=dtype, device=space.device).dtype
+    library_dtype = xp.empty(0, dtype=dtype, device=backend.device).dtype
     is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
     most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
     if largest > (xp.iinfo(library_dtype).max if is_integral else most):
@@ -139,24 +139,24 @@ def grid_encoding(
     if len(sizes) > _MOST_COORDINATES:
         raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", sizes)
     dim = checks.feature_count("dim", dim)
-    space = new_space(xp, device)
-    dtype = checks.float_dtype(dtype, space.default_float, space)
+    backend = backend_for(xp, device)
+    dtype = checks.float_dtype(dtype, backend.default_float, backend)
     channels = 2 * -(-dim // (2 * len(sizes)))
-    ranges = [space.arange(0, n, sizes, axis, dim, dtype) for axis, n in enumerate(sizes)]
-    indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
+    ranges = [backend.arange(0, n, sizes, axis, dim, dtype) for axis, n in enumerate(sizes)]
+    indices = [axes.expand_to_axes(x, (i,), len(sizes), backend.xp) for i, x in enumerate(ranges)]
 
-    def encode(*indices: Array, space: Space) -> Array:
+    def encode(*indices: Array, backend: Backend) -> Array:
         shape = np.broadcast_shapes(*(index.shape for index in indices))
         parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
-        parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]
-        return space.xp.concat(parts, axis=0)[:dim, ...]
+        parts = [backend.xp.broadcast_to(part, (channels, *shape)) for part in parts]
+        return backend.xp.concat(parts, axis=0)[:dim, ...]
 
-    return by_chunks("grid_encoding", encode, indices, dim, dtype, space)
+    return by_chunks("grid_encoding", encode, indices, dim, dtype, backend)
 
 
 def _sizes(shape: Sequence[int] | HostArray) -> tuple[int, ...]:
     """Return the number of points along each coordinate of a grid, after checking it."""
-    sizes = checks.several("shape", shape, checks.positive_integer)
+    sizes = checks.sequence_of("shape", shape, checks.positive_integer)
     if not sizes:
         raise wrong_value("shape", "have one coordinate or more", "()")
     checks.axis_length("prod(shape)", prod(sizes))

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.kept import host_cache
+from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
 
@@ -93,17 +93,19 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    space, dtype = features.real_coordinates("points", points, dtype)
+    backend, dtype = features.real_coordinates("points", points, dtype)
     features.check_first_axis("points", points, 2, "both coordinates")
-    lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
+    lengths = features.scalar_or_sequence("wavelengths", wavelengths, features.wavelength)
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
     checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
-    waves = features.Waves(directional_frequencies(kind, tuple(lengths), (0.0,) * len(lengths)))
-    return waves.encode("grid_cell_encoding", points, dtype, space)
+    sinusoids = features.Sinusoids(
+        directional_frequencies(kind, tuple(lengths), (0.0,) * len(lengths))
+    )
+    return sinusoids.encode("grid_cell_encoding", points, dtype, backend)
 
 
-@host_cache
+@cached_constant
 def directional_frequencies(
     kind: str, wavelengths: tuple[float, ...], orientations: tuple[float, ...]
 ) -> tuple[str, ...]:

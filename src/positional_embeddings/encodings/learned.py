@@ -7,10 +7,10 @@ from typing import Any
 
 from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
 
@@ -131,8 +131,8 @@ class LearnedPE(weights.ArrayDataclass):
             `positions` and `offset` are given. On a GPU, which is not waited for, and where arrays
             are lazy or traced, a position outside the table gives NaN.
         """
-        space, vectors = self._vectors("x", x, positions, offset)
-        encoded = add_wide(x, vectors, space)
+        backend, vectors = self._vectors("x", x, positions, offset)
+        encoded = add_wide(x, vectors, backend)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
@@ -170,8 +170,8 @@ class LearnedPE(weights.ArrayDataclass):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        space, vectors = self._vectors("like", like, positions, offset)
-        return space.xp.astype(vectors, space.dtype, copy=True)  # type: ignore[no-any-return]
+        backend, vectors = self._vectors("like", like, positions, offset)
+        return backend.xp.astype(vectors, backend.dtype, copy=True)  # type: ignore[no-any-return]
 
     def vjp(
         self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
@@ -198,29 +198,29 @@ class LearnedPE(weights.ArrayDataclass):
         TypeError, ValueError
             As the call; positions outside the table that give NaN there get no gradient here.
         """
-        space, columns, table_axes = self._lookup("grad", grad, positions, offset)
-        xp = space.xp
+        backend, columns, table_axes = self._lookup("grad", grad, positions, offset)
+        xp = backend.xp
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in table_axes)
-        with space.compute_context(grad):
-            wide = space.astype(grad, space.dtype)
+        with backend.compute_context(grad):
+            wide = backend.astype(grad, backend.dtype)
             wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in table_axes[1:])
         flat = xp.permute_dims(wide, (*table_axes, *others))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
-            like: dict[str, Any] = {"dtype": space.dtype, "device": space.device}
+            like: dict[str, Any] = {"dtype": backend.dtype, "device": backend.device}
             before = xp.zeros((self.embedding_size, columns.start), **like)
             after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
             total = xp.concat([before, flat, after], axis=1)
         else:
-            indices = weights.checked_indices("positions", positions, self.max_len, space)
+            indices = weights.checked_indices("positions", positions, self.max_len, backend)
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
-            with space.compute_context(grad):
-                total = weights.segment_sum(flat, indices, self.max_len, space)
-        total = weights.zero_padding_idx(total, self.padding_idx, space)
-        with space.compute_context(grad):
-            return grad, space.astype(total, self.embeddings.dtype)
+            with backend.compute_context(grad):
+                total = weights.segment_sum(flat, indices, self.max_len, backend)
+        total = weights.zero_padding_idx(total, self.padding_idx, backend)
+        with backend.compute_context(grad):
+            return grad, backend.astype(total, self.embeddings.dtype)
 
     def resize(
         self,
@@ -284,10 +284,10 @@ class LearnedPE(weights.ArrayDataclass):
         """
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
-        space = space_of(embeddings=self.embeddings)
-        xp, on = space.xp, {"dtype": space.dtype, "device": space.device}
-        with space.compute_context(self.embeddings):
-            wide = space.astype(self.embeddings, space.dtype)
+        backend = get_backend(embeddings=self.embeddings)
+        xp, on = backend.xp, {"dtype": backend.dtype, "device": backend.device}
+        with backend.compute_context(self.embeddings):
+            wide = backend.astype(self.embeddings, backend.dtype)
             if isinstance(max_len, tuple | list):
                 height, width = _grid("max_len", max_len)
                 prefix = checks.non_negative_integer("prefix", prefix)
@@ -295,9 +295,10 @@ class LearnedPE(weights.ArrayDataclass):
                 rest = self.max_len - prefix
                 rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
                 if rest < 1 or rest != rows * columns:
-                    what = "be the height and width of all positions after `prefix`"
-                    came = f"{'no square' if grid is None else (rows, columns)} for {shown(rest)}"
-                    raise wrong_value("grid", what, came)
+                    requirement = "be the height and width of all positions after `prefix`"
+                    sizes = "no square" if grid is None else (rows, columns)
+                    actual = f"{sizes} for {format_value(rest)}"
+                    raise wrong_value("grid", requirement, actual)
                 down, across = (
                     xp.asarray(_cubic_weights(old, new, antialias), **on)
                     for old, new in ((rows, height), (columns, width))
@@ -315,48 +316,50 @@ class LearnedPE(weights.ArrayDataclass):
                 left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
                 right = np.minimum(left + 1, self.max_len - 1)
                 fraction = xp.asarray(rest / steps, **on)
-                ends = (xp.asarray(end, **on | {"dtype": space.integer}) for end in (left, right))
+                ends = (xp.asarray(end, **on | {"dtype": backend.integer}) for end in (left, right))
                 before, after = (xp.take(wide, end, axis=1) for end in ends)
                 # Zero times infinity would be NaN.
                 after = xp.where(fraction > 0, after, 0)
                 wide = before * (1 - fraction) + after * fraction
-            table = space.astype(wide, self.embeddings.dtype)
+            table = backend.astype(wide, self.embeddings.dtype)
             return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(
         self, name: str, x: Array, positions: Array | None, offset: int
-    ) -> tuple[Space, Array]:
+    ) -> tuple[Backend, Array]:
         """Return the space of a call, and the vectors of the positions of `x` on its axes."""
-        space, columns, table_axes = self._lookup(name, x, positions, offset)
+        backend, columns, table_axes = self._lookup(name, x, positions, offset)
         table, padding_idx = self.embeddings, self.padding_idx
         if positions is None:
-            vectors = weights.zero_padding_idx(table[:, columns], padding_idx, space, columns.start)
+            vectors = weights.zero_padding_idx(
+                table[:, columns], padding_idx, backend, columns.start
+            )
         else:
-            vectors = weights.embedding_lookup("positions", positions, table, space, padding_idx)
-        return space, axes.expand_to_axes(vectors, table_axes, x.ndim, space.xp)
+            vectors = weights.embedding_lookup("positions", positions, table, backend, padding_idx)
+        return backend, axes.expand_to_axes(vectors, table_axes, x.ndim, backend.xp)
 
     def _lookup(
         self, name: str, x: Array, positions: Array | None, offset: int
-    ) -> tuple[Space, slice, list[int]]:
+    ) -> tuple[Backend, slice, list[int]]:
         """Check an array; return its space, the columns at an offset, and the axes of the table."""
         arrays = namespace.drop_none(positions=positions)
-        space = space_of(**{name: x}, **arrays, embeddings=self.embeddings)
-        x_axes = axes.input_axes(x, space, self, "embedding_size", name)
+        backend = get_backend(**{name: x}, **arrays, embeddings=self.embeddings)
+        x_axes = axes.input_axes(x, backend, self, "embedding_size", name)
         feature, seq = x_axes.feature, x_axes.seq
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.left_out("where `positions` are given", offset=offset or None)
             x_axes = x_axes.with_positions(tuple(positions.shape), "positions")
-            return space, slice(None), [feature, *x_axes.positions]
+            return backend, slice(None), [feature, *x_axes.positions]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
-        return space, slice(offset, offset + size), [feature, seq]
+        return backend, slice(offset, offset + size), [feature, seq]
 
 
 def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
     """Check the height and the width of a grid."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
-        raise wrong_value(name, "have a height and a width", shown(shape))
+        raise wrong_value(name, "have a height and a width", format_value(shape))
     height, width = (checks.axis_length(f"{name}[{i}]", n) for i, n in enumerate(shape))
     return height, width
 

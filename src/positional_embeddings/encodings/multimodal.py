@@ -5,9 +5,16 @@ from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import farthest_position
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, on_given_device
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np, quiet
+from positional_embeddings.arrays.dispatch import backend_for, on_given_device
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import (
+    Array,
+    Device,
+    Dtype,
+    Namespace,
+    ignore_fp_errors,
+    np,
+)
 from positional_embeddings.encodings.grid import position_dtype
 
 # The largest position of a frame, and the most tokens of a part, whose positions are 1.6 GB.
@@ -99,14 +106,14 @@ def multimodal_positions(
     >>> positions[0]
     array([0, 0, 0, 0, 2, 2, 2, 2, 4, 4, 4, 4])
     """
-    space = new_space(xp, device)
+    backend = backend_for(xp, device)
     if not isinstance(parts, list | tuple):
-        raise wrong_type("parts", "be a list or tuple of integers and grids", shown(parts))
+        raise wrong_type("parts", "be a list or tuple of integers and grids", format_value(parts))
     start = checks.non_negative_integer("start", start)
     merge = checks.feature_count("spatial_merge_size", spatial_merge_size)
     rate = checks.optional(checks.positive_number)("tokens_per_second", tokens_per_second)
-    if start >= (most := farthest_position(space)):
-        raise wrong_value("start", f"be below {most}", shown(start))
+    if start >= (most := farthest_position(backend)):
+        raise wrong_value("start", f"be below {most}", format_value(start))
     positions, following = [np.zeros((3, 0), dtype=np.int64)], start
     for index, part in enumerate(parts):
         name, numbers = f"parts[{index}]", part.tolist() if hasattr(part, "tolist") else part
@@ -120,35 +127,35 @@ def multimodal_positions(
         if following > most:
             raise wrong_value(name, f"keep positions below {most}", f"one at {following - 1}")
         start += extent
-    dtype = position_dtype(dtype, max(following - 1, 0), space)
+    dtype = position_dtype(dtype, max(following - 1, 0), backend)
     stacked = np.concatenate(positions, axis=1)
-    return space.xp.asarray(stacked, dtype=dtype, device=space.device), following
+    return backend.xp.asarray(stacked, dtype=dtype, device=backend.device), following
 
 
 def _positions_of_grid(
     name: str, numbers: Sequence[Any], merge: int, rate: float | None
 ) -> tuple[Array, int]:
     """Return the positions of an image or a video from 0 on, and where the next part begins."""
-    came = shown(tuple(numbers))
+    actual = format_value(tuple(numbers))
     if len(numbers) not in (3, 4):
-        what = "be an integer, (frames, height, width) or (frames, height, width, seconds)"
-        raise wrong_value(name, what, came)
+        requirement = "be an integer, (frames, height, width) or (frames, height, width, seconds)"
+        raise wrong_value(name, requirement, actual)
     frames, height, width = (checks.positive_integer(name, n) for n in numbers[:3])
     checks.positive_integer(f"prod({name}[:3])", frames * height * width, most=_MOST_TOKENS)
     if height % merge or width % merge:
-        what = f"have a height and a width that `spatial_merge_size` = {merge} divides"
-        raise wrong_value(name, what, came)
+        requirement = f"have a height and a width that `spatial_merge_size` = {merge} divides"
+        raise wrong_value(name, requirement, actual)
     step = 1.0  # positions from frame to frame
     if len(numbers) == 4:
         seconds = checks.positive_number(f"{name}[3]", numbers[3])
         if rate is None:
             hint = " It is in the `vision_config` of the model."
-            what = f"be given for the seconds of `{name}`"
-            raise wrong_value("tokens_per_second", what, "None", hint)
-        with quiet():
+            requirement = f"be given for the seconds of `{name}`"
+            raise wrong_value("tokens_per_second", requirement, "None", hint)
+        with ignore_fp_errors():
             step = float(np.float32(rate) * np.float32(seconds))
         if not frames * step <= _FARTHEST_FRAME:
-            raise wrong_value(name, f"have frames at positions below {_FARTHEST_FRAME}", came)
+            raise wrong_value(name, f"have frames at positions below {_FARTHEST_FRAME}", actual)
     # In float32, as in the models: whole numbers are cut off products that are rounded in it.
     time = (np.arange(frames, dtype=np.float32) * np.float32(step)).astype(np.int64)
     grid = np.meshgrid(time, np.arange(height // merge), np.arange(width // merge), indexing="ij")

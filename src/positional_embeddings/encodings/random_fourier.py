@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 
@@ -125,28 +125,30 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    space, dtype = features.real_coordinates("x", x, dtype)
+    backend, dtype = features.real_coordinates("x", x, dtype)
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     if count > _MOST_COORDINATES and namespace.is_real_number(length_scale):
-        what = f"have at most {_MOST_COORDINATES} coordinates on axis 0 for one `length_scale`"
+        requirement = (
+            f"have at most {_MOST_COORDINATES} coordinates on axis 0 for one `length_scale`"
+        )
         hint = " Pass x.T of a table (samples, columns), or a `length_scale` for each coordinate."
-        raise wrong_value("x", what, f"shape {tuple(x.shape)}", hint)
+        raise wrong_value("x", requirement, f"shape {tuple(x.shape)}", hint)
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = kernel, length_scale, nu, period, orthogonal
     frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)
-    waves = features.Waves(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
-    return waves.encode("random_fourier_encoding", x, dtype, space)
+    sinusoids = features.Sinusoids(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    return sinusoids.encode("random_fourier_encoding", x, dtype, backend)
 
 
 def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
     """Return random frequencies of each coordinate, after checking the options of a kernel."""
     spectrum = _spectrum(coordinates, *kernel)
     if rng is None:
-        what = "be a non-negative integer seed or a numpy.random.Generator"
+        requirement = "be a non-negative integer seed or a numpy.random.Generator"
         hint = " Pass one seed for all points that are compared, such as queries and keys."
-        raise wrong_type("rng", what, "None", hint)
+        raise wrong_type("rng", requirement, "None", hint)
     if isinstance(rng, Integral) and namespace.is_real_number(rng):
         return _digits_of_seed(count, int(rng), *spectrum)
     return _drawn_digits(count, rng, *spectrum)
@@ -179,10 +181,10 @@ def _spectrum(
     each = count, "coordinate on axis 0 of `x`"
     check, periods = partial(_at_least, least=2.0**-50, text="2**-50"), None
     if period is not None:
-        periods = tuple(features.one_or_each("period", period, check, *each))
+        periods = tuple(features.scalar_or_sequence("period", period, check, *each))
         # The Poisson variates then fit 64 bits.
         check = partial(_at_least, least=2.0**-30, text="2**-30")
-    length_scales = tuple(features.one_or_each("length_scale", length_scale, check, *each))
+    length_scales = tuple(features.scalar_or_sequence("length_scale", length_scale, check, *each))
     return _Spectrum(periods, kernel, length_scales, nu, orthogonal)
 
 
@@ -205,7 +207,7 @@ def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
         )
 
 
-_digits_of_seed = host_cache(_drawn_digits)
+_digits_of_seed = cached_constant(_drawn_digits)
 
 
 def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Array:

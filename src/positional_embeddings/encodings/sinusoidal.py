@@ -9,8 +9,8 @@ from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequenci
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
@@ -137,28 +137,28 @@ def sinusoidal_encoding(
     >>> sinusoidal_encoding(np.arange(1500), 384, preset="whisper").shape
     (384, 1500)
     """
-    space = space_of(positions=positions)
-    checks.positions("positions", positions, space)
+    backend = get_backend(positions=positions)
+    checks.positions("positions", positions, backend)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
     options = arrangement, endpoint, cos_first, full_turns, amplitude, start
     family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
-    dtype = checks.feature_dtype(positions, dtype, space)
+    dtype = checks.feature_dtype(positions, dtype, backend)
     frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
     amplitude = float(family.amplitude)
-    waves = features.Waves(frequencies, family.arrangement, amplitude, family.cos_first)
+    sinusoids = features.Sinusoids(frequencies, family.arrangement, amplitude, family.cos_first)
     if family.start:
-        is_real = dtypes.is_real_floating(positions.dtype, space.xp)
-        wide = space.astype(positions, space.widest if is_real else space.integer)
+        is_real = dtypes.is_real_floating(positions.dtype, backend.xp)
+        wide = backend.astype(positions, backend.widest if is_real else backend.integer)
         positions = wide + family.start
-    encoding = waves.encode("sinusoidal_encoding", positions, dtype, space)
+    encoding = sinusoids.encode("sinusoidal_encoding", positions, dtype, backend)
     if dim > encoding.shape[0]:  # with `endpoint`
-        zeros = space.xp.zeros_like(encoding[:1, ...])
-        encoding = space.xp.concat([encoding, zeros], axis=0)
+        zeros = backend.xp.zeros_like(encoding[:1, ...])
+        encoding = backend.xp.concat([encoding, zeros], axis=0)
     encoding = encoding[:dim, ...]
     axis = axes.axis_of("feature_axis", feature_axis, encoding.ndim, "encoding")
-    return encoding if axis == 0 else space.move_axis(encoding, 0, axis)
+    return encoding if axis == 0 else backend.move_axis(encoding, 0, axis)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -180,7 +180,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
         checks.boolean(name, getattr(family, name))
     checks.positive_number("amplitude", family.amplitude)
     if abs(checks.integer("start", family.start)) > _FARTHEST_START:
-        raise wrong_value("start", "be within 2**60 positions", shown(family.start))
+        raise wrong_value("start", "be within 2**60 positions", format_value(family.start))
     if family.endpoint and dim < 2:
         raise wrong_value("dim", "be 2 or more with `endpoint`", dim)
     return family
@@ -303,11 +303,11 @@ class AbsolutePE(checks.CheckedDataclass):
             given.
         """
         offset = checks.non_negative_integer("offset", offset)
-        space = space_of(x=x, **namespace.drop_none(positions=positions))
-        x_axes = axes.input_axes(x, space, self, "embedding_size")
-        x_axes = self._tables.with_positions(x_axes, positions, space)
-        (encoding,) = self._tables.at(x_axes, positions, offset, space)
-        encoded = add_wide(x, encoding, space)
+        backend = get_backend(x=x, **namespace.drop_none(positions=positions))
+        x_axes = axes.input_axes(x, backend, self, "embedding_size")
+        x_axes = self._tables.with_positions(x_axes, positions, backend)
+        (encoding,) = self._tables.at(x_axes, positions, offset, backend)
+        encoded = add_wide(x, encoding, backend)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
@@ -347,10 +347,10 @@ class AbsolutePE(checks.CheckedDataclass):
         True
         """
         offset = checks.non_negative_integer("offset", offset)
-        space = space_of(like=like, **namespace.drop_none(positions=positions))
-        x_axes = axes.input_axes(like, space, self, "embedding_size", "like")
-        x_axes = self._tables.with_positions(x_axes, positions, space)
-        (encoding,) = self._tables.copies_at(x_axes, positions, offset, space)
+        backend = get_backend(like=like, **namespace.drop_none(positions=positions))
+        x_axes = axes.input_axes(like, backend, self, "embedding_size", "like")
+        x_axes = self._tables.with_positions(x_axes, positions, backend)
+        (encoding,) = self._tables.copies_at(x_axes, positions, offset, backend)
         return encoding  # type: ignore[no-any-return]
 
     @property

@@ -11,12 +11,12 @@ from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_lengths, cuts
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import host_cache
+from positional_embeddings.arrays.caching import cached_constant
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import sphere_kernels
 from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sphere_kernels import LengthUnit, SphericalKernel
@@ -176,8 +176,8 @@ def spherical_encoding(
            [0.  , 0.99, 0.01],
            [0.26, 0.01, 0.99]])
     """
-    space = space_of(latitude=latitude, longitude=longitude)
-    xp = space.xp
+    backend = get_backend(latitude=latitude, longitude=longitude)
+    xp = backend.xp
     checks.real("latitude", latitude, xp)
     checks.real("longitude", longitude, xp)
     if kernel is None:
@@ -201,18 +201,18 @@ def spherical_encoding(
         raise wrong_value("longitude", requirement, shapes[1])
     both = dict.fromkeys([latitude.dtype, longitude.dtype])
     reals = [dtype for dtype in both if dtypes.is_real_floating(dtype, xp)]
-    default = xp.result_type(*reals) if len(reals) == 2 else [*reals, space.default_float][0]
-    dtype = checks.float_dtype(dtype, default, space)
-    if not space.is_chunked:
-        beyond = _is_beyond_pole(latitude, unit, space)
-        if space.is_true(xp.any(beyond)):
-            outside = xp.where(beyond, space.astype(latitude, space.widest), 0.0)
+    default = xp.result_type(*reals) if len(reals) == 2 else [*reals, backend.default_float][0]
+    dtype = checks.float_dtype(dtype, default, backend)
+    if not backend.is_chunked:
+        beyond = _is_beyond_pole(latitude, unit, backend)
+        if backend.concrete_bool(xp.any(beyond)):
+            outside = xp.where(beyond, backend.astype(latitude, backend.widest), 0.0)
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
     encode = partial(_spherical_encoding, series=_Series(degree, unit, steps), dtype=dtype)
     places = [latitude, longitude]
-    return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
+    return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, backend)
 
 
 def spherical_truncation_error(
@@ -270,16 +270,18 @@ def spherical_truncation_error(
 def _checked_degree(degree: int) -> int:
     degree = checks.non_negative_integer("degree", degree)
     if degree > sphere_kernels.HIGHEST_DEGREE:
-        raise wrong_value("degree", f"be at most {sphere_kernels.HIGHEST_DEGREE}", shown(degree))
+        raise wrong_value(
+            "degree", f"be at most {sphere_kernels.HIGHEST_DEGREE}", format_value(degree)
+        )
     return degree
 
 
-def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
-    xp, wide = space.xp, space.widest
+def _is_beyond_pole(latitude: Array, unit: str, backend: Backend) -> Array:
+    xp, wide = backend.xp, backend.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
     pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
-    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=space.device)
-    latitude, pole = (space.astype(a, wide) for a in (latitude, pole))
+    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=backend.device)
+    latitude, pole = (backend.astype(a, wide) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
 
@@ -292,57 +294,59 @@ class _Series(NamedTuple):
 
 
 def _spherical_encoding(
-    latitude: Array, longitude: Array, *, series: _Series, dtype: Dtype, space: Space
+    latitude: Array, longitude: Array, *, series: _Series, dtype: Dtype, backend: Backend
 ) -> Array:
     """Return the harmonics, written block by block into one array if the library can."""
-    xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
-    beyond = _is_beyond_pole(latitude, series.unit, space)
-    latitude, longitude = (space.astype(a, space.widest) for a in (latitude, longitude))
+    xp, ndim = backend.xp, max(latitude.ndim, longitude.ndim)
+    beyond = _is_beyond_pole(latitude, series.unit, backend)
+    latitude, longitude = (backend.astype(a, backend.widest) for a in (latitude, longitude))
     latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
-    if not space.supports_inplace(latitude, longitude):
-        degrees = _harmonics(latitude, longitude, series, space)
-        return xp.concat([space.astype(values, dtype) for values in degrees], axis=0)
+    if not backend.supports_inplace(latitude, longitude):
+        degrees = _harmonics(latitude, longitude, series, backend)
+        return xp.concat([backend.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
-    encoding = xp.empty(((series.degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
+    encoding = xp.empty(((series.degree + 1) ** 2, *shape), dtype=dtype, device=backend.device)
     # Of a grid, functions of the latitude alone are computed once, for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
     lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
-        harmonics = _harmonics(latitude[block], longitude[block], series, space)
+        harmonics = _harmonics(latitude[block], longitude[block], series, backend)
         for n, values in enumerate(harmonics):
-            part = space.astype(values, dtype)
+            part = backend.astype(values, dtype)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
 
 
-def _harmonics(latitude: Array, longitude: Array, series: _Series, space: Space) -> Iterator[Array]:
+def _harmonics(
+    latitude: Array, longitude: Array, series: _Series, backend: Backend
+) -> Iterator[Array]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
-    xp, degree = space.xp, series.degree
-    cos, sin = _cos_sin_of_multiples(longitude, degree, series.unit, space)
+    xp, degree = backend.xp, series.degree
+    cos, sin = _cos_sin_of_multiples(longitude, degree, series.unit, backend)
     # The order of 0 has a cosine, too: it is 1, or NaN for a longitude that is NaN.
     downwards = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
     by_order = xp.concat([downwards, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
-    for n, legendre in enumerate(_legendre_functions(latitude, series, space)):
+    for n, legendre in enumerate(_legendre_functions(latitude, series, backend)):
         both = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Iterator[Array]:
+def _legendre_functions(latitude: Array, series: _Series, backend: Backend) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
     place, a unit vector: no step makes errors grow, and none divides by a small number.
     """
-    xp, steps = space.xp, series.steps
-    cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, space)
+    xp, steps = backend.xp, series.steps
+    cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, backend)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
     values = nothing + steps[0] / sqrt(4 * pi)
     yield values
     for n in range(1, series.degree + 1):
-        weights = xp.asarray(_weights(n, steps[n]), dtype=space.widest, device=space.device)
+        weights = xp.asarray(_weights(n, steps[n]), dtype=backend.widest, device=backend.device)
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
         # Order -1 is order 1 with the other sign.
         before = -values[1:2, ...] if n > 1 else nothing
@@ -353,7 +357,7 @@ def _legendre_functions(latitude: Array, series: _Series, space: Space) -> Itera
         yield values
 
 
-@host_cache
+@cached_constant
 def _weights(degree: int, factor: float) -> list[list[float]]:
     """Return a factor times the weights of the same, the next lower and the next higher order."""
     n, orders = degree, range(degree + 1)
@@ -366,25 +370,25 @@ def _weights(degree: int, factor: float) -> list[list[float]]:
 
 
 def _cos_sin_of_multiples(
-    angle: Array, highest: int, unit: str, space: Space
+    angle: Array, highest: int, unit: str, backend: Backend
 ) -> tuple[Array, Array]:
     """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
-    xp, wide = space.xp, space.widest
+    xp, wide = backend.xp, backend.widest
     frequencies = _multiples(highest, unit)
     if unit == "radians":
-        return cos_sin(angle, frequencies, wide, space)
+        return cos_sin(angle, frequencies, wide, backend)
     # Farther off a float has no whole degrees.
     farthest = 2.0**52 if wide == xp.float64 else 2.0**23
     angle = xp.where(xp.abs(angle) < farthest, angle, float("nan"))
     quadrant = xp.round(angle / 90)
-    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, space)
-    multiples = xp.arange(highest + 1, dtype=wide, device=space.device)
+    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, backend)
+    multiples = xp.arange(highest + 1, dtype=wide, device=backend.device)
     multiples = multiples[(..., *(None,) * angle.ndim)]
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     return add_quadrants(cos, sin, multiples * quadrant, xp)
 
 
-@host_cache
+@cached_constant
 def _multiples(highest: int, unit: str) -> str:
     """Return the digits of 0 to `highest` cycles in a full circle."""
     circle = Decimal(360) if unit == "degrees" else TWO_PI

@@ -4,8 +4,8 @@ from math import inf, pi
 from typing import Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.kept import host_cache
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.encodings.features import smoothness
 
@@ -40,8 +40,8 @@ def spectrum_of(
     radians = checks.positive_number("length_scale", length_scale)
     radians = radians / _EARTH_RADIUS if length_unit == "km" else float(radians)
     if not _LEAST_LENGTH <= radians <= _MOST_LENGTH:
-        what = "be between 2**-30 and 2**30 radians, of which one is 6371 km"
-        raise wrong_value("length_scale", what, f"{length_scale} {length_unit}")
+        requirement = "be between 2**-30 and 2**30 radians, of which one is 6371 km"
+        raise wrong_value("length_scale", requirement, f"{length_scale} {length_unit}")
     return Spectrum(radians, smooth)
 
 
@@ -51,7 +51,7 @@ def _log_weights(squared: Array, length_scale: float, nu: float) -> Array:
     return -exponent if nu == inf else -(nu + 1) * np.log1p(exponent / nu)
 
 
-@host_cache
+@cached_constant
 def _variance_shares(length_scale: float, nu: float) -> list[float]:
     """Return the parts of the variance of each degree, and of all beyond the highest one.
 
@@ -69,7 +69,7 @@ def _variance_shares(length_scale: float, nu: float) -> list[float]:
     return (parts / np.sum(parts)).tolist()  # type: ignore[no-any-return]
 
 
-@host_cache
+@cached_constant
 def truncation_errors(length_scale: float, nu: float) -> list[float]:
     """Return, for each degree, the part of the variance of all degrees beyond it."""
     parts = np.asarray(_variance_shares(length_scale, nu))
@@ -81,20 +81,20 @@ def least_degree(spectrum: Spectrum, tolerance: float | None) -> int:
     most = _TOLERANCE if tolerance is None else checks.positive_number("tolerance", tolerance)
     errors = truncation_errors(*spectrum)
     if errors[-1] > most:
-        what = f"be {errors[-1]!r} or more, the error at degree {HIGHEST_DEGREE}"
+        requirement = f"be {errors[-1]!r} or more, the error at degree {HIGHEST_DEGREE}"
         hint = " Pass it, a longer `length_scale`, or a `degree`."
-        raise wrong_value("tolerance", what, most, hint)
+        raise wrong_value("tolerance", requirement, most, hint)
     degree = next(degree for degree, error in enumerate(errors) if error <= most)
     if degree > _HIGHEST_CHOSEN:
         count = (degree + 1) ** 2
-        what = f"be given for more than 255: it would be {degree}, with {count:,} features, "
-        what += f"{8e-6 * count:.1f} MB of each place"
+        requirement = f"be given for more than 255: it would be {degree}, with {count:,} features, "
+        requirement += f"{8e-6 * count:.1f} MB of each place"
         hint = f" Pass degree={degree}, or a longer `length_scale` or a larger `tolerance`."
-        raise wrong_value("degree", what, "None", hint)
+        raise wrong_value("degree", requirement, "None", hint)
     return degree
 
 
-@host_cache
+@cached_constant
 def amplitude_steps(length_scale: float, nu: float) -> list[float]:
     """Return the factor on harmonics of degree 0, and then from each degree to the next."""
     degree = np.arange(HIGHEST_DEGREE + 1, dtype=np.float64)

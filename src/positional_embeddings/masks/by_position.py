@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
-from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
+from positional_embeddings.masks.points import ALL_KEYS, PositionBlock, Window, hides_outside
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, clip, hull
 
 # Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
 _MOST_RANGES_OF_NEIGHBOURS = 2**12
@@ -26,14 +26,14 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 class _WindowMask(Mask):
     """Base of masks that hide the keys outside a window around each query."""
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return hides_outside(q, k, self._window())
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
         left, right = self._window()
-        by_any = clip(start - left, stop + right, k_len)
-        return Reach(by_any, clip(stop - 1 - left, start + right + 1, k_len))
+        any_query = clip(start - left, stop + right, k_len)
+        return VisibleKeys(any_query, clip(stop - 1 - left, start + right + 1, k_len))
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,15 +170,15 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    def _hides(self, q: Points, k: Points) -> Array:
-        xp, size = q.space.xp, min(self.size, q.largest)
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+        xp, size = q.backend.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
         first, last = start // self.size, (stop - 1) // self.size
-        by_any = clip(first * self.size, (last + 1) * self.size, k_len)
-        return Reach(by_any, by_any if first == last else ())
+        any_query = clip(first * self.size, (last + 1) * self.size, k_len)
+        return VisibleKeys(any_query, any_query if first == last else ())
 
     def _probe_positions(self, far: int) -> tuple[int, ...]:
         # The last query of a chunk sees most of it.
@@ -216,16 +216,16 @@ class DilatedMask(Mask):
 
     step: _Size
 
-    def _hides(self, q: Points, k: Points) -> Array:
-        xp, step = q.space.xp, min(self.step, q.largest)
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+        xp, step = q.backend.xp, min(self.step, q.largest)
         return xp.remainder(q.values, step) != xp.remainder(k.values, step)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
         # How far the nearest key that a query sees is from the first and from the last key.
         before = _least_remainder(start, stop, self.step)
         after = _least_remainder(k_len - stop, k_len - start, self.step)
-        return Reach(clip(before, k_len - after, k_len), ())
+        return VisibleKeys(clip(before, k_len - after, k_len), ())
 
 
 def _least_remainder(start: int, stop: int, divisor: int) -> int:
@@ -283,27 +283,27 @@ class GlobalMask(Mask):
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~(self._is_global(q) | self._is_global(k))
 
-    def _is_global(self, points: Points) -> Array:
+    def _is_global(self, points: PositionBlock) -> Array:
         """Tell which positions have global tokens."""
-        xp, positions = points.space.xp, points.values
-        if self._ranges is None or points.ranges is None or points.space.is_compiling:
+        xp, positions = points.backend.xp, points.values
+        if self._ranges is None or points.ranges is None or points.backend.is_compiling:
             return xp.any(positions[..., None] == points.in_library(self.indices), axis=-1)
         on_host = np.concat([np.arange(*pair) for pair in points.ranges])
         edges = np.ravel(ranges.intersect(self._ranges, points.ranges))
         is_global = np.searchsorted(edges, on_host, side="right") % 2 == 1
-        return xp.asarray(is_global.reshape(positions.shape), device=points.space.device)
+        return xp.asarray(is_global.reshape(positions.shape), device=points.backend.device)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         whole = ((0, k_len),)
         if self._ranges is None:
-            return Reach(whole, ())
+            return VisibleKeys(whole, ())
         tokens = ranges.intersect(self._ranges, whole)
         global_queries = ranges.intersect(self._ranges, queries)
         are_all_global = ranges.count_positions(global_queries) == ranges.count_positions(queries)
-        return Reach(whole if global_queries else tokens, whole if are_all_global else tokens)
+        return VisibleKeys(whole if global_queries else tokens, whole if are_all_global else tokens)
 
     def _global_queries(self) -> Ranges:
         return self._ranges or ()
@@ -351,43 +351,43 @@ class NeighbourhoodMask(Mask):
 
     def __post_init__(self) -> None:
         window: Any = self.window
-        shape = checks.several("shape", self.shape, checks.positive_integer)
+        shape = checks.sequence_of("shape", self.shape, checks.positive_integer)
         if not shape:
             raise wrong_value("shape", "have one length or more", "()")
         if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
         elif len(window) != len(shape):
-            what = f"have {plural(len(shape), 'number')}, as `shape` has"
-            raise wrong_value("window", what, window)
+            requirement = f"have {plural(len(shape), 'number')}, as `shape` has"
+            raise wrong_value("window", requirement, window)
         else:
-            window = checks.several("window", window, checks.non_negative_integer)
+            window = checks.sequence_of("window", window, checks.non_negative_integer)
         checks.set_fields(self, shape=shape, window=window)
 
     @property
     def _steps(self) -> tuple[int, ...]:
         return self.window if isinstance(self.window, tuple) else (self.window,) * len(self.shape)
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
+    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         (start, stop), tokens = queries, prod(self.shape)
         if k_len > tokens or start < 0 or stop > tokens:
             places = f"queries from position {start} to {stop - 1} and {plural(k_len, 'key')}"
-            came = f"{self.shape}, {plural(tokens, 'token')}, for {places}"
-            raise wrong_value("shape", "have a token for each query and key", came)
+            actual = f"{self.shape}, {plural(tokens, 'token')}, for {places}"
+            raise wrong_value("shape", "have a token for each query and key", actual)
 
-    def _check_positions(self, positions: Any, space: Space) -> None:
+    def _check_positions(self, positions: Any, backend: Backend) -> None:
         if positions.extent is not None:
             queries, k_len = positions.extent
-            self._check(queries, k_len, space)
+            self._check(queries, k_len, backend)
 
     def _check_ring(self, window: int) -> None:
         if (size := prod(self.shape)) > window:  # its windows have no end
-            what = f"have grids of at most {window} tokens, as many as the ring keeps"
+            requirement = f"have grids of at most {window} tokens, as many as the ring keeps"
             hint = f" Make the cache with window={size}, or without a ring."
-            raise wrong_value("mask", what, self, hint)
+            raise wrong_value("mask", requirement, self, hint)
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         # Positions are smaller, so that larger sizes make no difference.
-        xp, most = q.space.xp, q.largest
+        xp, most = q.backend.xp, q.largest
         tokens = min(prod(self.shape), most)
         hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
         stride = prod(self.shape)
@@ -400,13 +400,13 @@ class NeighbourhoodMask(Mask):
             hidden = hidden | (xp.abs(query_place - key_place) > min(steps, most))
         return hidden
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
         start, stop = max(start, 0), min(stop, prod(self.shape))
         rows_with_keys = -(-k_len // prod(self.shape[1:]))
         shape = (min(self.shape[0], rows_with_keys), *self.shape[1:])
         seen = _neighbours(shape, self._steps, start, stop) if start < stop else ()
-        return Reach(ranges.intersect(seen, ((0, k_len),)), ())
+        return VisibleKeys(ranges.intersect(seen, ((0, k_len),)), ())
 
 
 def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int) -> Ranges:

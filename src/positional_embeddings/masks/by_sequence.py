@@ -8,13 +8,20 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks, spans
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import Points
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
+from positional_embeddings.masks.points import PositionBlock
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    VisibleKeys,
+    clip,
+    hull,
+    intersect,
+    unite_arrays,
+)
 
 Side = Literal["right", "left"]
 
@@ -34,18 +41,18 @@ class _ByLength(Mask):
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
+    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         # PyTorch would compile anew for each number that is read while it compiles.
-        if isinstance(self.lengths, np.ndarray) and space.is_compiling:
+        if isinstance(self.lengths, np.ndarray) and backend.is_compiling:
             return
         if self._bounds is None or self._bounds[1] > k_len:
-            space = space_of(lengths=self.lengths)
-            if space.is_on_host(self.lengths):
-                spans.check_lengths("lengths", self.lengths, space, k_len, "the number of keys")
+            backend = get_backend(lengths=self.lengths)
+            if backend.is_on_host(self.lengths):
+                spans.check_lengths("lengths", self.lengths, backend, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         size = self.lengths.shape[0]
-        return size if checks.is_known(size) else None
+        return size if checks.is_static(size) else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,33 +120,33 @@ class PaddingMask(_ByLength):
         PaddingMask([2, 3])
         """
         name, numbers = "attention_mask", attention_mask
-        space = space_of(attention_mask=numbers)
-        xp = space.xp
+        backend = get_backend(attention_mask=numbers)
+        xp = backend.xp
         checks.choice("side", side, get_args(Side))
         if not any(dtypes.is_dtype(numbers.dtype, kind, xp) for kind in ("bool", "integral")):
             hint = f" Pass {name} == 1, or {name} == 0 if it is added to scores."
-            what = "have an integer or boolean dtype"
-            raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype), hint)
+            requirement = "have an integer or boolean dtype"
+            raise wrong_type(name, requirement, dtypes.dtype_name(numbers.dtype), hint)
         if numbers.ndim != 2:
             raise wrong_value(name, "have shape (batch, seq)", tuple(numbers.shape))
-        if space.is_readable(numbers):
+        if backend.is_concrete(numbers):
             token = xp.astype(numbers, xp.bool)
             earlier, later = token[:, :-1], token[:, 1:]
             other = xp.any(numbers != xp.astype(token, numbers.dtype))
             elsewhere = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
-            if space.is_true(other | elsewhere.pop(side)):  # a device is waited for once
-                if space.is_true(other):
+            if backend.concrete_bool(other | elsewhere.pop(side)):  # a device is waited for once
+                if backend.concrete_bool(other):
                     raise wrong_value(name, "hold 1 at tokens and 0 at padding", "other numbers")
-                what = f"have its padding on the {side} of each sequence, as `side` says"
+                requirement = f"have its padding on the {side} of each sequence, as `side` says"
                 hint = f" SegmentMask({name}.T - 1) has its padding anywhere."
                 for other_side, is_elsewhere in elsewhere.items():
-                    if not space.is_true(is_elsewhere):
+                    if not backend.concrete_bool(is_elsewhere):
                         hint = f" Pass side={other_side!r}, where it is."
-                raise wrong_value(name, what, "padding elsewhere", hint)
-        lengths = xp.sum(xp.astype(numbers, space.integer), axis=1, dtype=space.integer)
+                raise wrong_value(name, requirement, "padding elsewhere", hint)
+        lengths = xp.sum(xp.astype(numbers, backend.integer), axis=1, dtype=backend.integer)
         return cls(lengths, side)
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         lengths = q.in_library(self.lengths)
         if self.side == "right":
             return k.values >= lengths
@@ -147,15 +154,15 @@ class PaddingMask(_ByLength):
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
 
-    def _check_positions(self, positions: Any, space: Space) -> None:  # noqa: ARG002
+    def _check_positions(self, positions: Any, backend: Backend) -> None:  # noqa: ARG002
         hint = " Give padding a key position below 0."
         raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:  # noqa: ARG002
         least, most = self._bounds or (0, k_len)
         if self.side == "left":
-            return Reach(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
-        return Reach(clip(0, most, k_len), clip(0, least, k_len))
+            return VisibleKeys(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
+        return VisibleKeys(clip(0, most, k_len), clip(0, least, k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,20 +201,20 @@ class PrefixMask(_ByLength):
     def __post_init__(self) -> None:
         lengths: Array = self.lengths
         if isinstance(lengths, Real):
-            what = "an integer or a sequence of integers"
-            lengths = [checks.integer("lengths", lengths, what)]  # type: ignore[arg-type]
+            requirement = "an integer or a sequence of integers"
+            lengths = [checks.integer("lengths", lengths, requirement)]  # type: ignore[arg-type]
         elif getattr(lengths, "shape", None) == ():
             lengths = lengths[None]
         checks.set_fields(self, lengths=lengths)
         super().__post_init__()
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
         least, most = self._bounds or (0, k_len)
-        return Reach(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
+        return VisibleKeys(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,7 +268,7 @@ class SegmentMask(Mask):
         for name, ids in by_name.items():
             if isinstance(ids, list | tuple | range):
                 by_name[name] = integers_of_list(name, ids)
-        xp = space_of(**by_name).xp
+        xp = get_backend(**by_name).xp
         for name, ids in by_name.items():
             checks.signed_integers(name, ids, xp)
             spans.sequence_axis(name, ids, 0)
@@ -281,42 +288,50 @@ class SegmentMask(Mask):
         """Return the position of the first of `ids`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         query_documents, key_documents = self._documents_of()
         query, key = q.take(query_documents, self._start(), -1), k.take(key_documents, 0, -1)
         return (query != key) | (query < 0)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         if self._documents is None:
-            return Reach(((0, k_len),), ())
+            return VisibleKeys(((0, k_len),), ())
         start, stop = hull(queries)
         query, _ = self._documents_of()
         query = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
-        reach = self._documents.reach(query, k_len)
-        return reach if query.shape[0] == stop - start else Reach(reach.seen_by_any, ())
+        visible_keys = self._documents.visible_keys(query, k_len)
+        return (
+            visible_keys
+            if query.shape[0] == stop - start
+            else VisibleKeys(visible_keys.any_query, ())
+        )
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
+    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
         start, stop = queries
-        if checks.is_known(last) and (start < first or last < stop):
-            what = "have shape (seq,) or (seq, batch), with a document for each query, at positions"
-            came = f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}"
-            raise wrong_value("ids", f"{what} {start} to {stop - 1}", came)
+        if checks.is_static(last) and (start < first or last < stop):
+            requirement = (
+                "have shape (seq,) or (seq, batch), with a document for each query, at positions"
+            )
+            actual = f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}"
+            raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
-        if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
-            what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
-            raise wrong_value(name, what, tuple(key.shape))
+        if checks.is_static(key.shape[0]) and k_len > key.shape[0]:
+            requirement = (
+                f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
+            )
+            raise wrong_value(name, requirement, tuple(key.shape))
 
-    def _check_positions(self, positions: Any, space: Space) -> None:
+    def _check_positions(self, positions: Any, backend: Backend) -> None:
         if positions.extent is not None:
             queries, k_len = positions.extent
-            self._check(queries, k_len, space)
+            self._check(queries, k_len, backend)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]
         size = next((size for size in sizes if size != 1), 1)
-        return size if checks.is_known(size) else None
+        return size if checks.is_static(size) else None
 
 
 class _Documents(NamedTuple):
@@ -344,21 +359,21 @@ class _Documents(NamedTuple):
         firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
         return cls(documents, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
-    def reach(self, queries: HostArray, k_len: int) -> Reach:
+    def visible_keys(self, queries: HostArray, k_len: int) -> VisibleKeys:
         """Return which keys are seen by queries, whose documents (query, batch) are given."""
         batch = queries.shape[1] if self.batch == 1 else self.batch
         queries = np.broadcast_to(queries, (len(queries), batch))
-        index, is_known = _look_up(self.ids, queries)
+        index, has_document = _look_up(self.ids, queries)
         numbers = np.arange(batch) % self.batch * len(self.ids) + index
-        seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
+        seen, has_keys = _look_up(self.numbers, np.unique(numbers[has_document]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
-        by_any = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        any_query = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
-        same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
+        same = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (seen.size and same and np.all(self.contiguous[seen])):
-            return Reach(by_any, ())
-        return Reach(by_any, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
+            return VisibleKeys(any_query, ())
+        return VisibleKeys(any_query, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
 
 
 def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:

@@ -5,10 +5,11 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import span_of
+from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, on_given_device, space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -18,9 +19,8 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Consecutive
+from positional_embeddings.masks.points import ImplicitPositions
 
 # What a block of queries sees of a block of keys.
 _HIDDEN, _PART, _WHOLE = range(3)
@@ -76,7 +76,7 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
     if not arrays:
         return None
     if not all(isinstance(mask, Mask) for mask in arrays):
-        xp = space_of(**by_name).xp
+        xp = get_backend(**by_name).xp
         for name, mask in by_name.items():
             checks.mask(name, mask, xp)
         shapes = [tuple(mask.shape) for mask in arrays]
@@ -84,8 +84,10 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
             arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
         fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
         if not fit or len({mask.ndim for mask in arrays}) > 1:
-            what = "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
-            raise wrong_value("masks", what, ", ".join(map(str, shapes)))
+            requirement = (
+                "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
+            )
+            raise wrong_value("masks", requirement, ", ".join(map(str, shapes)))
     return reduce(or_, arrays)
 
 
@@ -121,11 +123,11 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     array([[  0., -inf],
            [  0.,   0.]])
     """
-    space = space_of(mask=mask)
-    checks.mask("mask", mask, space.xp)
-    dtype = checks.float_dtype(dtype, space.default_float, space)
-    minus_infinity = space.xp.asarray(-float("inf"), dtype=dtype, device=space.device)
-    return namespace.select(mask, minus_infinity, 0.0, space.xp)  # type: ignore[no-any-return]
+    backend = get_backend(mask=mask)
+    checks.mask("mask", mask, backend.xp)
+    dtype = checks.float_dtype(dtype, backend.default_float, backend)
+    minus_infinity = backend.xp.asarray(-float("inf"), dtype=dtype, device=backend.device)
+    return namespace.select(mask, minus_infinity, 0.0, backend.xp)  # type: ignore[no-any-return]
 
 
 @on_given_device
@@ -182,11 +184,11 @@ def to_attend(
     options |= {"xp": xp, "device": device}
     check_options(mask, for_masks=options)
     hidden = mask.dense(**options) if isinstance(mask, Mask) else mask
-    xp = space_of(mask=hidden).xp
+    xp = get_backend(mask=hidden).xp
     checks.mask("mask", hidden, xp)
     if hidden.ndim not in (2, 3):
-        what = "have shape (query, key) or (query, key, batch)"
-        raise wrong_value("mask", what, tuple(hidden.shape))
+        requirement = "have shape (query, key) or (query, key, batch)"
+        raise wrong_value("mask", requirement, tuple(hidden.shape))
     hidden = hidden[:, :, None] if hidden.ndim == 2 else hidden
     return xp.permute_dims(xp.logical_not(hidden), (2, 0, 1))[:, None, ...]
 
@@ -267,13 +269,13 @@ def to_block_ranges(
     array([1, 2, 3], dtype=int32)
     """
     if not isinstance(mask, Mask):
-        raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
+        raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", format_value(mask))
     block_size = checks.positive_integer("block_size", block_size)
-    space = new_space()
-    (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, space)
-    at = Consecutive(start, k_len)
+    backend = backend_for()
+    (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, backend)
+    at = ImplicitPositions(start, k_len)
     states = [
-        _states(mask, (first, min(first + block_size, stop)), at, block_size, space)
+        _states(mask, (first, min(first + block_size, stop)), at, block_size, backend)
         for first in range(start, stop, block_size)
     ]
     batch = max(map(len, states))
@@ -289,23 +291,26 @@ def to_block_ranges(
 
 
 def _states(
-    mask: Mask, queries: tuple[int, int], at: Consecutive, block_size: int, space: Space
+    mask: Mask, queries: tuple[int, int], at: ImplicitPositions, block_size: int, backend: Backend
 ) -> Array:
     """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, at.k_len, block_size)
     stops = np.minimum(starts + block_size, at.k_len)
-    by_any, by_all = (  # how many keys of each block any of the queries sees, and all of them
+    (
+        any_query,
+        every_query,
+    ) = (  # how many keys of each block any of the queries sees, and all of them
         sum(np.clip(stop, starts, stops) - np.clip(start, starts, stops) for start, stop in ranges)
-        for ranges in mask._reach((queries,), at.k_len)
+        for ranges in mask._visible_keys((queries,), at.k_len)
     )
     is_long = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
-    is_whole = (by_all == stops - starts) & is_long
-    states = np.where(is_whole, _WHOLE, np.where(by_any > 0, _PART, _HIDDEN))[None]
+    is_whole = (every_query == stops - starts) & is_long
+    states = np.where(is_whole, _WHOLE, np.where(any_query > 0, _PART, _HIDDEN))[None]
     if mask._arrays():
         return states
     for j in np.flatnonzero(states[0] == _PART):
-        keys = span_of((int(starts[j]), int(stops[j])))
-        hidden = mask._between(span_of(queries).shifted(-at.offset), keys, at, space)
+        keys = index_ranges((int(starts[j]), int(stops[j])))
+        hidden = mask._between(index_ranges(queries).shifted(-at.offset), keys, at, backend)
         own_states = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
             own_states = np.where(hidden.any(axis=(0, 1)), own_states, _WHOLE)
@@ -341,15 +346,15 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     >>> bool((from_attend(to_attend(CausalMask(), 3)) == CausalMask().dense(3)).all())
     True
     """
-    xp = space_of(attend=attend).xp
+    xp = get_backend(attend=attend).xp
     seen: Array = attend
     if not dtypes.is_dtype(seen.dtype, "bool", xp):
-        what = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", what, dtypes.dtype_name(seen.dtype))
+        requirement = "have a boolean dtype, True where a query may attend"
+        raise wrong_type("attend", requirement, dtypes.dtype_name(seen.dtype))
     shape = tuple(seen.shape)
     if seen.ndim not in (2, 3, 4) or (seen.ndim == 4 and shape[1] != 1):
-        what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
-        raise wrong_value("attend", what, shape)
+        requirement = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
+        raise wrong_value("attend", requirement, shape)
     seen = seen[:, 0, ...] if seen.ndim == 4 else seen
     seen = seen[None, ...] if seen.ndim == 2 else seen
     return xp.permute_dims(xp.logical_not(seen), (1, 2, 0))  # type: ignore[no-any-return]
@@ -361,7 +366,9 @@ def check_options(
     """Check that options are given for a `Mask` that are for one, or for an array."""
     is_value = isinstance(mask, Mask)
     if not (is_value or hasattr(mask, "shape")):
-        raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
+        raise wrong_type(
+            "mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", format_value(mask)
+        )
     kind, unused = ("a `Mask`", for_arrays or {}) if is_value else ("an array", for_masks)
     checks.left_out(f"where `mask` is {kind}", wrong_type, **unused)
     if is_value and for_masks["q_len"] is None:
@@ -371,9 +378,9 @@ def check_options(
 def key_axis_of(name: str, array: Array, key_axis: int | None) -> int:
     """Return the axis of keys, 1 if it is not given for an array of at most three axes."""
     if key_axis is None and array.ndim > 3:
-        what = f"be given for `{name}` of {array.ndim} axes"
-        what += ", 1 for (query, key, ...), -1 for (..., query, key)"
-        raise wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
+        requirement = f"be given for `{name}` of {array.ndim} axes"
+        requirement += ", 1 for (query, key, ...), -1 for (..., query, key)"
+        raise wrong_value("key_axis", requirement, f"shape {tuple(array.shape)}")
     return 1 if key_axis is None else key_axis
 
 
@@ -407,7 +414,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int | None = None) -> ArrayT
     >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
     array([ True, False, False])
     """
-    xp = space_of(mask=mask).xp
+    xp = get_backend(mask=mask).xp
     checks.mask("mask", mask, xp)
     axis = axes.axis_of("key_axis", key_axis_of("mask", mask, key_axis), mask.ndim, "mask")
     return xp.all(mask, axis=axis)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import AnyArray, Device, Namespace
 from positional_embeddings.masks.by_position import CausalMask
 from positional_embeddings.masks.by_sequence import PaddingMask, Side
@@ -126,4 +126,4 @@ def create_padding_mask(
     mask = PaddingMask(lengths, side).dense(1, max_len, xp=xp, device=device)
     if not checks.boolean("batch_first", batch_first):
         return mask
-    return space_of(mask=mask).xp.permute_dims(mask, (2, 1, 0))
+    return get_backend(mask=mask).xp.permute_dims(mask, (2, 1, 0))

@@ -3,13 +3,13 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import span_of
+from positional_embeddings.arguments.spans import index_ranges
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import Consecutive
+from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges
 
 # Queries or keys that are drawn at least: two at each end.
@@ -96,27 +96,29 @@ def describe_mask(
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_options(mask, for_masks=lengths, for_arrays={"key_axis": key_axis})
     if isinstance(mask, Mask):
-        space = mask._space()
-        (start, stop), k_len = mask._checked_interval(**lengths, space=space)
+        backend = mask._backend()
+        (start, stop), k_len = mask._checked_interval(**lengths, backend=backend)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(span_of(*rows), span_of(*columns), Consecutive(start, k_len), space)
+        hidden = mask._between(
+            index_ranges(*rows), index_ranges(*columns), ImplicitPositions(start, k_len), backend
+        )
         picture, sequences = _sequence_table(hidden, batch, 1)
     else:
-        space = space_of(mask=mask)
-        checks.mask("mask", mask, space.xp)
+        backend = get_backend(mask=mask)
+        checks.mask("mask", mask, backend.xp)
         picture, sequences = _sequence_table(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
-        some_queries = span_of(*rows).take(picture, -2, space)
-        picture = span_of(*columns).take(some_queries, -1, space)
+        some_queries = index_ranges(*rows).take(picture, -2, backend)
+        picture = index_ranges(*columns).take(some_queries, -1, backend)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
     queries, keys = ([i for part in parts for i in range(*part)] for parts in (rows, columns))
     digits = len(str(max(keys, default="")))
     key_numbers = _with_gap([str(j).rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = np.broadcast_to(space.to_numpy(picture), (len(queries), len(keys))).tolist()
+    hidden_keys = np.broadcast_to(backend.to_numpy(picture), (len(queries), len(keys))).tolist()
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
@@ -142,9 +144,9 @@ def _sequence_table(mask: Array, batch: int, key_axis: int | None) -> tuple[Arra
     """Return the (query, key) mask of one sequence, and the number of sequences."""
     picture, (sequences, *others) = table_at("mask", mask, {"batch": batch}, key_axis)
     if set(others) - {1}:
-        what = "have length 1 on axes other than batch, queries and keys"
+        requirement = "have length 1 on axes other than batch, queries and keys"
         hint = " Pass one of the masks, such as that of one head."
-        raise wrong_value("mask", what, f"shape {tuple(mask.shape)}", hint)
+        raise wrong_value("mask", requirement, f"shape {tuple(mask.shape)}", hint)
     return picture, sequences
 
 

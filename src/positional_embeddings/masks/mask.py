@@ -10,15 +10,15 @@ from operator import and_, or_
 from typing import Any
 
 from positional_embeddings.arguments import checks, spans
-from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.spans import IndexRanges, index_ranges
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, on_given_device, space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.points import Consecutive, Points, hides_outside
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
+from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, hides_outside
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
 _MOST_SHOWN = 1000
@@ -86,17 +86,17 @@ class Mask(ArrayDataclass):
             if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
                 positions[name] = checks.integer(name, pos)
         arrays = {name: pos for name, pos in positions.items() if type(pos) is not int}
-        space = self._space(**arrays)
+        backend = self._backend(**arrays)
         for name, pos in arrays.items():
-            checks.integral(name, pos, space.xp)
+            checks.integral(name, pos, backend.xp)
         shapes = [tuple(pos.shape) for pos in arrays.values()]
         if not checks.shapes_broadcast(shapes):
             raise wrong_value("k_pos", f"broadcast with `q_pos` of shape {shapes[0]}", shapes[1])
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            spans.first_position(1, k_len, None, space)
+            spans.first_position(1, k_len, None, backend)
         q, k = (
-            Points(spans.position_array(name, pos, space)[..., None], space, k_len)
+            PositionBlock(spans.position_array(name, pos, backend)[..., None], backend, k_len)
             for name, pos in positions.items()
         )
         hidden = self._hides(q, k)
@@ -139,13 +139,17 @@ class Mask(ArrayDataclass):
         """
         for name in self._arrays():
             checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
-        space = self._space(xp, device)
-        queries, k_len = self._checked_interval(q_len, k_len, offset, space)
+        backend = self._backend(xp, device)
+        queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)
-        queries_span, keys_span = (span_of((0, size)) for size in shape)
-        hidden = self._between(queries_span, keys_span, Consecutive(queries[0], k_len), space)
+        queries_span, keys_span = (index_ranges((0, size)) for size in shape)
+        hidden = self._between(
+            queries_span, keys_span, ImplicitPositions(queries[0], k_len), backend
+        )
         if tuple(hidden.shape[:2]) != shape:
-            return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
+            return hidden | backend.xp.zeros(
+                (*shape, 1), dtype=backend.xp.bool, device=backend.device
+            )
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
@@ -179,8 +183,8 @@ class Mask(ArrayDataclass):
         q_stop = checks.integer("q_stop", q_stop)
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
-            raise wrong_value("q_stop", f"be `q_start` = {shown(q_start)} or more", q_stop)
-        return self._reach(((q_start, q_stop),), k_len).seen_by_any if q_start < q_stop else ()
+            raise wrong_value("q_stop", f"be `q_start` = {format_value(q_start)} or more", q_stop)
+        return self._visible_keys(((q_start, q_stop),), k_len).any_query if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
         # A new one, whose arrays nobody can write to.
@@ -212,15 +216,15 @@ class Mask(ArrayDataclass):
 
     # What a kind of mask defines.
 
-    def _hides(self, q: Points, k: Points) -> Array:  # noqa: ARG002
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
         """Return the mask between positions, whose last axis is the batch."""
         name = type(self).__name__
         message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
         raise TypeError(message)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:  # noqa: ARG002
         """Return which keys the queries at some ranges of positions see."""
-        return Reach(((0, k_len),), ())
+        return VisibleKeys(((0, k_len),), ())
 
     def _window(self) -> Any:
         """Return the window, if the mask hides the keys outside a window around each query."""
@@ -229,7 +233,7 @@ class Mask(ArrayDataclass):
         """Return queries that see many more keys than their neighbours, if there are such."""
         return ()
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
 
     # What an attention has to know of a mask at positions, and in the ring of a cache.
@@ -238,7 +242,7 @@ class Mask(ArrayDataclass):
         """Return the masks that it is made of, itself if it is not combined."""
         return (self,)
 
-    def _check_positions(self, positions: Any, space: Space) -> None:
+    def _check_positions(self, positions: Any, backend: Backend) -> None:
         """Check that the mask has a rule for queries and keys at positions of an attention.
 
         These have `queries` and `keys`, (position, batch or 1), tell whether they `are_indices`,
@@ -246,7 +250,7 @@ class Mask(ArrayDataclass):
         """
 
     def _check_ring(self, window: int) -> None:
-        """Check that no query sees keys before the newest ones, where `_reach` does not tell."""
+        """Check that a window of the newest keys holds all visible keys, if only the mask knows."""
 
     def _probe_positions(self, far: int) -> tuple[int, ...]:
         """Return positions near `far`; the query before each sees as many keys as any that far out.
@@ -266,28 +270,30 @@ class Mask(ArrayDataclass):
         arrays = super()._arrays().items() if self._array_names else ()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
-    def _space(
+    def _backend(
         self, xp: Namespace | None = None, device: Device | None = None, **positions: Array
-    ) -> Space:
+    ) -> Backend:
         """Return the space of the mask's arrays and of positions; without any, a new one."""
         arrays = self._arrays() | positions
-        return space_of(**arrays) if arrays else new_space(xp, device)
+        return get_backend(**arrays) if arrays else backend_for(xp, device)
 
     def _checked_interval(
-        self, q_len: int, k_len: int | None, offset: int | None, space: Space
+        self, q_len: int, k_len: int | None, offset: int | None, backend: Backend
     ) -> tuple[tuple[int, int], int]:
         """Check lengths; return the positions of all queries, as a range, and `k_len`."""
-        queries, k_len = spans.position_interval(q_len, k_len, offset, space)
-        self._check(queries, k_len, space)
+        queries, k_len = spans.position_interval(q_len, k_len, offset, backend)
+        self._check(queries, k_len, backend)
         return queries, k_len
 
-    def _between(self, queries: Span, keys: Span, positions: Any, space: Space) -> Array:
+    def _between(
+        self, queries: IndexRanges, keys: IndexRanges, positions: Any, backend: Backend
+    ) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
 
         The `positions` are consecutive, or given.
         """
-        with space.without_chunk_warnings():
-            return self._hides(*positions.points(queries, keys, space, self._batch() or 1))
+        with backend.without_chunk_warnings():
+            return self._hides(*positions.points(queries, keys, backend, self._batch() or 1))
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
@@ -307,9 +313,9 @@ class _Compound(Mask):
             message = f"Masks must have one batch to be combined, got {listed} sequences."
             raise ValueError(message)
 
-    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         for mask in self.masks:
-            mask._check(queries, k_len, space)
+            mask._check(queries, k_len, backend)
 
     def _leaves(self) -> tuple[Mask, ...]:
         return sum((mask._leaves() for mask in self.masks), ())
@@ -333,7 +339,7 @@ class _Compound(Mask):
 class OrMask(_Compound):
     """What any of some masks hides: the result of ``|``."""
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
         windows = [mask._window() for mask in self.masks if mask._window()]
         if windows:
@@ -341,12 +347,15 @@ class OrMask(_Compound):
             hidden.append(hides_outside(q, k, (left, right)))
         return reduce(or_, hidden)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        by_any, by_all = self.masks[0]._reach(queries, k_len)
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
+        any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
         for mask in self.masks[1:]:
-            reach = mask._reach(queries, k_len)
-            by_any, by_all = intersect(by_any, reach[0]), intersect(by_all, reach[1])
-        return Reach(by_any, by_all)
+            visible_keys = mask._visible_keys(queries, k_len)
+            any_query, every_query = (
+                intersect(any_query, visible_keys[0]),
+                intersect(every_query, visible_keys[1]),
+            )
+        return VisibleKeys(any_query, every_query)
 
     def _split_lists(self) -> tuple[Any, Mask | None]:
         for mask in self.masks:
@@ -363,12 +372,14 @@ class OrMask(_Compound):
 class AndMask(_Compound):
     """What all of some masks hide: the result of ``&``."""
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        by_any, by_all = zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
-        return Reach(unite(sum(by_any, ())), unite(sum(by_all, ())))
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
+        any_query, every_query = zip(
+            *(mask._visible_keys(queries, k_len) for mask in self.masks), strict=True
+        )
+        return VisibleKeys(unite(sum(any_query, ())), unite(sum(every_query, ())))
 
     def __repr__(self) -> str:
         return " & ".join(f"({m!r})" if isinstance(m, OrMask) else repr(m) for m in self.masks)
@@ -378,12 +389,12 @@ class AndMask(_Compound):
 class NotMask(_Compound):
     """What a mask does not hide: the result of ``~``."""
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~self.masks[0]._hides(q, k)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        by_any, by_all = self.masks[0]._reach(queries, k_len)
-        return Reach(complement(by_all, k_len), complement(by_any, k_len))
+    def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
+        any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
+        return VisibleKeys(complement(every_query, k_len), complement(any_query, k_len))
 
     def __invert__(self) -> Mask:
         return self.masks[0]
@@ -424,18 +435,18 @@ class FunctionMask(Mask):
 
     function: checks.PositionFunction
 
-    def _hides(self, q: Points, k: Points) -> Array:
+    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
         hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
-        checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
+        checks.mask(name, hidden, get_backend(q_pos=q.values, **{name: hidden}).xp)
         shape, q_shape, k_shape = (tuple(array.shape) for array in (hidden, *positions))
         rank = max(len(q_shape), len(k_shape))
         fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
         if not (fits and checks.shapes_broadcast([shape[:rank], q_shape, k_shape])):
-            what = f"have the shape of {q_shape} and {k_shape} together, or one more axis"
-            raise wrong_value(name, what, shape)
+            requirement = f"have the shape of {q_shape} and {k_shape} together, or one more axis"
+            raise wrong_value(name, requirement, shape)
         return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
 
     def _batch(self) -> int | None:
@@ -456,8 +467,8 @@ def integers_of_list(name: str, numbers: Any) -> HostArray:
     try:
         array: HostArray = np.asarray(numbers)
     except ValueError:
-        what = "be an array, a list of integers, or a list of such lists of one length"
-        raise wrong_value(name, what, shown(numbers)) from None
+        requirement = "be an array, a list of integers, or a list of such lists of one length"
+        raise wrong_value(name, requirement, format_value(numbers)) from None
     return array if array.size else array.astype(np.int64)
 
 
@@ -468,7 +479,7 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
     if not hasattr(other, "shape"):
         return NotImplemented
     message = (
-        f"A `Mask` does not combine with {shown(other)}, whose axes it cannot know. "
+        f"A `Mask` does not combine with {format_value(other)}, whose axes it cannot know. "
         "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
     )
     raise TypeError(message)
@@ -477,9 +488,9 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
 def _field_text(value: Array) -> str:
     """Return a field as `repr` shows it."""
     if isinstance(value, np.ndarray):
-        return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"
+        return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{format_value(value)}>"
     if isinstance(value, tuple) and len(value) > _MOST_SHOWN:
         return f"<{len(value)} numbers>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():
         return str(value.__name__)
-    return f"<{shown(value)}>" if hasattr(value, "shape") else repr(value)
+    return f"<{format_value(value)}>" if hasattr(value, "shape") else repr(value)

@@ -9,9 +9,9 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import check_lengths, length_array, sequence_axis
+from positional_embeddings.arrays.dispatch import get_backend, on_given_device
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
 
 
@@ -57,16 +57,16 @@ def segment_ids_from_lengths(
     if total_len is None:
         if not isinstance(lengths, list | tuple | range):
             raise wrong_type("total_len", "be given where `lengths` is an array", "None")
-        total_len = sum(checks.several("lengths", lengths))
+        total_len = sum(checks.sequence_of("lengths", lengths))
     total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
-    space = space_of(lengths=ends)
-    if space.is_true(ends[-1] > total_len):
-        what = f"be the sum of `lengths`, {int(ends[-1])}, or more"
-        raise wrong_value("total_len", what, total_len)
-    position = space.xp.arange(total_len, dtype=ends.dtype, device=space.device)
-    ended = space.searchsorted(ends[1:], position, side="right")
-    return space.xp.where(position < ends[-1], ended, -1)
+    backend = get_backend(lengths=ends)
+    if backend.concrete_bool(ends[-1] > total_len):
+        requirement = f"be the sum of `lengths`, {int(ends[-1])}, or more"
+        raise wrong_value("total_len", requirement, total_len)
+    position = backend.xp.arange(total_len, dtype=ends.dtype, device=backend.device)
+    ended = backend.searchsorted(ends[1:], position, side="right")
+    return backend.xp.where(position < ends[-1], ended, -1)
 
 
 def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
@@ -97,8 +97,8 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     >>> positions_from_segment_ids(np.asarray([0, 0, 0, 1, 1, -1]))
     array([0, 1, 2, 0, 1, 0])
     """
-    space = space_of(segment_ids=segment_ids)
-    xp, dtype = space.xp, space.integer
+    backend = get_backend(segment_ids=segment_ids)
+    xp, dtype = backend.xp, backend.integer
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
     if 0 in segment_ids.shape:  # slices of no positions are not in the standard
@@ -109,8 +109,8 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     first = ids[..., :1] == ids[..., :1]  # True
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
-    index = xp.arange(document.shape[0], dtype=dtype, device=space.device)
-    since = index - space.searchsorted(document, document)
+    index = xp.arange(document.shape[0], dtype=dtype, device=backend.device)
+    since = index - backend.searchsorted(document, document)
     positions: ArrayT = xp.permute_dims(xp.where(ids < 0, 0, xp.reshape(since, ids.shape)), order)
     return positions
 
@@ -152,8 +152,8 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     array([[0, 1, 2],
            [0, 0, 1]])
     """
-    space = space_of(mask=mask)
-    xp, dtype = space.xp, space.integer
+    backend = get_backend(mask=mask)
+    xp, dtype = backend.xp, backend.integer
     checks.mask("mask", mask, xp)
     axis = sequence_axis("mask", mask, seq_axis)
     count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
@@ -195,12 +195,12 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    space, counts = length_array("lengths", lengths, xp, device)
-    xp, dtype = space.xp, space.integer
-    start = xp.zeros(1, dtype=dtype, device=space.device)
+    backend, counts = length_array("lengths", lengths, xp, device)
+    xp, dtype = backend.xp, backend.integer
+    start = xp.zeros(1, dtype=dtype, device=backend.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
-    if space.is_true(xp.any(ends[1:] < ends[:-1])):
-        check_lengths("lengths", counts, space)
+    if backend.concrete_bool(xp.any(ends[1:] < ends[:-1])):
+        check_lengths("lengths", counts, backend)
         most = f"{xp.iinfo(dtype).max}, which {dtype_name(dtype)} holds"
         raise wrong_value("lengths", f"add up to at most {most}", "more")
     return ends

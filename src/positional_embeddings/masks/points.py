@@ -2,61 +2,61 @@
 
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arguments.spans import Span, farthest_position
+from positional_embeddings.arguments.spans import IndexRanges, farthest_position
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.masks.ranges import Ranges, Reach, hull, shift
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, shift
 
 # How many keys before and after its own position a query sees, from -1 to all of them.
 Window: TypeAlias = tuple[int, int]
 ALL_KEYS = 2**64  # more than there are positions
 
 
-class Points(NamedTuple):
+class PositionBlock(NamedTuple):
     """Positions of queries or of keys, at which a rule is evaluated."""
 
     values: Array  # integers; the last axis is the batch, of length 1 if it is the same for all
-    space: Space
+    backend: Backend
     k_len: int | None  # number of all keys, if it is known
     ranges: Ranges | None = None  # the same positions, if the host knows them
     # Where the queries or keys are in their arrays, whatever their positions; None if there.
-    indices_at: Span | Array | None = None
+    indices_at: IndexRanges | Array | None = None
 
     @property
     def indices(self) -> Array:
         """Return where the queries or keys are in their arrays, with the axes of the positions."""
-        if not isinstance(self.indices_at, Span):
+        if not isinstance(self.indices_at, IndexRanges):
             return self.values if self.indices_at is None else self.indices_at
-        indices = self.indices_at.positions(self.space)
+        indices = self.indices_at.positions(self.backend)
         return indices[:, None, None] if self.values.shape[1] == 1 else indices[None, :, None]
 
     @property
     def largest(self) -> int:
         """Return the largest integer of the library."""
-        return dtypes.largest_integer(self.space.integer, self.space.xp)
+        return dtypes.largest_integer(self.backend.integer, self.backend.xp)
 
     def in_library(self, table: Array) -> Array:
         """Return an array of the mask in the library of the positions."""
-        space = self.space
-        if space.xp is np or not isinstance(table, np.ndarray):
+        backend = self.backend
+        if backend.xp is np or not isinstance(table, np.ndarray):
             return table
         most = self.largest
-        is_readable = table.size and not space.is_compiling
-        if is_readable and max(int(table.max()), -int(table.min())) > most:
-            dtype = dtypes.dtype_name(space.integer)
-            what = f"hold numbers to {most} only, which {dtype} of the library holds"
-            raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
+        is_concrete = table.size and not backend.is_compiling
+        if is_concrete and max(int(table.max()), -int(table.min())) > most:
+            dtype = dtypes.dtype_name(backend.integer)
+            requirement = f"hold numbers to {most} only, which {dtype} of the library holds"
+            raise wrong_value("mask", requirement, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
-        return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
+        return backend.xp.asarray(table.copy(), dtype=backend.integer, device=backend.device)
 
     def take(self, table: Array, start: int, outside: int) -> Array:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
         Positions that the table does not have get the number `outside`.
         """
-        xp = self.space.xp
+        xp = self.backend.xp
         if self.ranges is not None:
             parts = [table[a - start : b - start, ...] for a, b in self.ranges]
             parts = [self.in_library(part) for part in parts]
@@ -66,13 +66,13 @@ class Points(NamedTuple):
         count, batch = table.shape
         index = self.values - start
         inside = (index >= 0) & (index < count)
-        flat = self.space.reshape(table, (count * batch,))
-        sequences = xp.arange(batch, dtype=index.dtype, device=self.space.device)
-        taken = self.space.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
+        flat = self.backend.reshape(table, (count * batch,))
+        sequences = xp.arange(batch, dtype=index.dtype, device=self.backend.device)
+        taken = self.backend.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
         return xp.where(inside, taken, outside)
 
 
-class Consecutive(NamedTuple):
+class ImplicitPositions(NamedTuple):
     """Where queries and keys are that are counted by their indices."""
 
     offset: int  # position of the first query
@@ -81,33 +81,37 @@ class Consecutive(NamedTuple):
     may_be_empty: bool = False  # whether a key position may be below 0
 
     def points(
-        self, queries: Span, keys: Span, space: Space, batch: int = 1
-    ) -> tuple[Points, Points]:
+        self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
+    ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, 1) and keys (1, key, 1), for a batch of sequences."""
         at = queries.shifted(self.offset) if self.offset else queries
-        q = at.positions(space, batch)[:, None, None]
-        k = keys.positions(space, batch)[None, :, None]
-        query_points = Points(q, space, self.k_len, at.ranges, queries)
-        return query_points, Points(k, space, self.k_len, keys.ranges)
+        q = at.positions(backend, batch)[:, None, None]
+        k = keys.positions(backend, batch)[None, :, None]
+        query_points = PositionBlock(q, backend, self.k_len, at.ranges, queries)
+        return query_points, PositionBlock(k, backend, self.k_len, keys.ranges)
 
-    def pairs(self, queries: Array, keys: Array, space: Space) -> tuple[Points, Points]:
+    def pairs(
+        self, queries: Array, keys: Array, backend: Backend
+    ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, 1), and keys of each (query, key, 1), at their indices."""
-        query_points = Points(queries + self.offset, space, self.k_len, indices_at=queries)
-        return query_points, Points(keys, space, self.k_len)
+        query_points = PositionBlock(queries + self.offset, backend, self.k_len, indices_at=queries)
+        return query_points, PositionBlock(keys, backend, self.k_len)
 
-    def reach(self, mask: Any, queries: Ranges) -> Reach:
+    def visible_keys(self, mask: Any, queries: Ranges) -> VisibleKeys:
         """Return which keys a mask lets some queries see."""
         at = shift(queries, self.offset) if self.offset else queries
-        return mask._reach(at, self.k_len)  # type: ignore[no-any-return]
+        return mask._visible_keys(at, self.k_len)  # type: ignore[no-any-return]
 
     def global_queries(self, mask: Any) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
         return shift(mask._global_queries(), -self.offset)
 
-    def bias_between(self, bias: Any, queries: Span, keys: Span, space: Space) -> Array:
+    def bias_between(
+        self, bias: Any, queries: IndexRanges, keys: IndexRanges, backend: Backend
+    ) -> Array:
         """Return a bias between queries and keys, (query, key, heads)."""
         at = queries.shifted(self.offset) if self.offset else queries
-        return bias._between(at, keys, space)
+        return bias._between(at, keys, backend)
 
 
 # Pairs of a query and a key: fewer take longer to make small than to compare (a causal mask of 64
@@ -115,9 +119,9 @@ class Consecutive(NamedTuple):
 _FEWEST_PAIRS = 2**14
 
 
-def hides_outside(q: Points, k: Points, window: Window) -> Array:
+def hides_outside(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
     """Return the mask that hides the keys outside a window around each query."""
-    widest = 2 * farthest_position(q.space)  # no two positions are farther apart
+    widest = 2 * farthest_position(q.backend)  # no two positions are farther apart
     left, right = min(window[0], widest), min(window[1], widest)
     if left == widest:
         keys, last = _in_small_integers(k, q.values + right if right else q.values)
@@ -131,12 +135,12 @@ def hides_outside(q: Points, k: Points, window: Window) -> Array:
     return (keys < first) | (keys >= stop)
 
 
-def _in_small_integers(k: Points, *bounds: Array) -> tuple[Array, ...]:
+def _in_small_integers(k: PositionBlock, *bounds: Array) -> tuple[Array, ...]:
     """Return keys and bounds of queries; where it pays, as small unsigned integers of NumPy.
 
     Small integers are compared four times as fast.
     """
-    is_plain = k.space.xp is np and not k.space.is_compiling
+    is_plain = k.backend.xp is np and not k.backend.is_compiling
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1:
         return k.values, *bounds
     if len(bounds[0]) * k.values.size < _FEWEST_PAIRS:

@@ -10,11 +10,11 @@ from positional_embeddings.arrays.namespace import HostArray, np
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
-class Reach(NamedTuple):
+class VisibleKeys(NamedTuple):
     """Which keys some queries see, as far as it is known on the host."""
 
-    seen_by_any: Ranges  # no other key is seen by any of the queries
-    seen_by_all: Ranges  # each of these keys is seen by all of the queries
+    any_query: Ranges  # no other key is seen by any of the queries
+    every_query: Ranges  # each of these keys is seen by all of the queries
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import PreparedCall, compute, prepare
 from positional_embeddings.attention.rules import Options, Rules
 from positional_embeddings.biases.alibi import ALiBiBias
@@ -17,9 +17,9 @@ from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.models.configuration import Config, Configuration
-from positional_embeddings.models.facts import LayerFacts
 from positional_embeddings.models.hf_config import RotaryConfig
 from positional_embeddings.models.layers import Layer
+from positional_embeddings.models.model_types import LayerAttention
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
@@ -37,7 +37,7 @@ _FAR = 2**40
 def _optional_value(kind: type, name: str, value: object) -> Any:
     """Check that a field is a value of this library, or None."""
     if not (value is None or isinstance(value, kind)):
-        raise wrong_type(name, f"be a `{kind.__name__}` or None", shown(value))
+        raise wrong_type(name, f"be a `{kind.__name__}` or None", format_value(value))
     return value
 
 
@@ -125,21 +125,21 @@ class AttentionLayer(checks.CheckedDataclass):
             # What the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
             for last in mask._probe_positions(_FAR):
-                seen = mask._reach(((last - 1, last),), last).seen_by_any
+                seen = mask._visible_keys(((last - 1, last),), last).any_query
                 if any(start < last - self.window for start, _ in seen):
-                    what = f"hide all keys but the {self.window} newest ones (`window`)"
+                    requirement = f"hide all keys but the {self.window} newest ones (`window`)"
                     hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
-                    raise wrong_value("mask", what, shown(self.mask), hint)
+                    raise wrong_value("mask", requirement, format_value(self.mask), hint)
         rope = self.rope
         if rope is None:
             return
         if rope.head_size > self.head_size:
-            what = f"have at most `head_size` = {self.head_size} features"
-            raise wrong_value("rope", what, rope.head_size)
+            requirement = f"have at most `head_size` = {self.head_size} features"
+            raise wrong_value("rope", requirement, rope.head_size)
         for name in ("feature_axis", "seq_axis"):
             axis, own = getattr(self, name), getattr(rope, name)
             if axis != own:
-                raise wrong_value(name, f"be the `{name}` of `rope`, {own}", shown(axis))
+                raise wrong_value(name, f"be the `{name}` of `rope`, {own}", format_value(axis))
 
     def __call__(
         self,
@@ -184,15 +184,15 @@ class AttentionLayer(checks.CheckedDataclass):
             `has_sinks`.
         """
         self._check_sinks(sinks)
-        space = space_of(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
-        checks.real_floating(space.xp, q=q, k=k, v=v)
+        backend = get_backend(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
+        checks.real_floating(backend.xp, q=q, k=k, v=v)
         self._check("q", q, self.head_size, self.num_heads)
         self._check("k", k, self.head_size, self.num_kv_heads)
         self._check("v", v, self.value_size, self.num_kv_heads)
         own: Any = positions
         if self.rope is not None:
             rotate = partial(self.rope, positions=positions)
-            q, k = self._rotated(q, rotate, space), self._rotated(k, rotate, space)
+            q, k = self._rotated(q, rotate, backend), self._rotated(k, rotate, backend)
             own = positions if self.rope.sections is None else None
         return compute(*self._prepare(q, k, v, sinks, own), q, k, v)
 
@@ -205,12 +205,12 @@ class AttentionLayer(checks.CheckedDataclass):
         if array.ndim == 4:
             head: Any = axes.head_axis(4, feature, seq)
             wanted[head] = (heads, "heads")
-        for axis, (count, what) in wanted.items():
+        for axis, (count, requirement) in wanted.items():
             if checks.known_to_differ(array.shape[axis], count):
-                came = f"shape {tuple(array.shape)}"
-                raise wrong_value(name, f"have {count} {what} on axis {axis}", came)
+                actual = f"shape {tuple(array.shape)}"
+                raise wrong_value(name, f"have {count} {requirement} on axis {axis}", actual)
 
-    def _rotated(self, x: Array, rotate: Callable[[Array], Array], space: Space) -> Array:
+    def _rotated(self, x: Array, rotate: Callable[[Array], Array], backend: Backend) -> Array:
         """Return what `rope`, or tables of it, makes of the features that rotate."""
         size = self.head_size if self.rope is None else self.rope.head_size
         if size == self.head_size:
@@ -219,13 +219,15 @@ class AttentionLayer(checks.CheckedDataclass):
         before: list[slice] = [slice(None)] * x.ndim
         last = [*before]
         before[feature], last[feature] = slice(None, -size), slice(-size, None)
-        return space.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
+        return backend.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
 
     def _check_sinks(self, sinks: Array) -> None:
         """Check that sinks are given as `has_sinks` says."""
         if self.has_sinks is (sinks is None):
-            what = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
-            raise wrong_value("sinks", f"{what}, as `has_sinks` is {self.has_sinks}", shown(sinks))
+            requirement = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
+            raise wrong_value(
+                "sinks", f"{requirement}, as `has_sinks` is {self.has_sinks}", format_value(sinks)
+            )
 
     def _prepare(
         self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
@@ -309,18 +311,18 @@ class _Reader:
     def __init__(
         self, config: Configuration, seq_len: int | None, layout: str | None, axes: dict[str, Any]
     ) -> None:
-        self.config, self.values, self.facts = config, config.values, config.attention
+        self.config, self.values, self.attention = config, config.values, config.attention
         self._check_is_known()
         self.model = RotaryConfig(config, must_rotate=False)
         self.seq_len, self.layout, self.axes = seq_len, layout, axes
 
     def _check_is_known(self) -> None:
         """Refuse a model whose attention is not known."""
-        facts, reason = self.config.facts, self.facts.refused
-        if not facts.is_known:
+        model_type, reason = self.config.model_type, self.attention.refused
+        if not model_type.is_listed:
             reason = _UNKNOWN + self.config.classes
-        elif facts.attention is None:
-            reason = facts.refused or "it was not compared"
+        elif model_type.attention is None:
+            reason = model_type.refused or "it was not compared"
         if reason:
             way_on = "" if "by hand" in reason or ": " in reason else _BY_HAND
             message = f"no `AttentionLayer` attends as {self.config.name} does: {reason}.{way_on}"
@@ -334,42 +336,44 @@ class _Reader:
 
     def _types(self, count: int) -> list[str] | None:
         """Return the types of layers where the configuration lists none, if there is a rule."""
-        facts = self.facts
-        if facts.first is not None:
-            first = checks.non_negative_integer(facts.first, self.config.needed(facts.first))
-            first = first if self.config.is_on(facts.switch) else count
+        attention = self.attention
+        if attention.first is not None:
+            first = checks.non_negative_integer(
+                attention.first, self.config.needed(attention.first)
+            )
+            first = first if self.config.is_on(attention.switch) else count
             return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
-        if facts.types:
-            return self.model.types_by(facts.types, count)
-        is_one = len(facts.layers) == 1 and "" not in facts.layers
-        return [*facts.layers] * count if is_one else None
+        if attention.types:
+            return self.model.types_by(attention.types, count)
+        is_one = len(attention.layers) == 1 and "" not in attention.layers
+        return [*attention.layers] * count if is_one else None
 
     def _kind(self, layer: Layer) -> str:
-        """Return what the facts call the type of a layer."""
-        known, name = self.facts.layers, self.config.name
+        """Return what the model calls the type of a layer."""
+        known, name = self.attention.layers, self.config.name
         for kind in (str(layer.type), ""):
             if kind in known and layer.type in (None, "full_attention", kind):
                 return kind
         if layer.type is None:
             self.config.needed("layer_types")
-        what = f"hold types of layers that {name} has, {sorted(known)}"
+        requirement = f"hold types of layers that {name} has, {sorted(known)}"
         hint = " Pass `config | {'model_type': ...}` with the type of a model that has it."
         if [*known] == [""]:
-            what = f"be left out for {name}, whose code has one attention for all layers"
-        raise wrong_value("layer_types", what, repr(layer.type), hint)
+            requirement = f"be left out for {name}, whose code has one attention for all layers"
+        raise wrong_value("layer_types", requirement, repr(layer.type), hint)
 
     def _layer(self, layer: Layer) -> AttentionLayer | None:
-        facts, seen = self.facts, self.facts.layers[self._kind(layer)]
+        attention, seen = self.attention, self.attention.layers[self._kind(layer)]
         if seen is None:
             return None
-        rule, rope = LayerFacts(**seen), None
+        rule, rope = LayerAttention(**seen), None
         if layer.rotates:
             rope = RoPE(**(self.model.arguments(layer, self.seq_len, self.layout) | self.axes))
         heads = layer.num_heads or self.config.needed("num_attention_heads")
         heads = checks.feature_count("num_attention_heads", heads)
         size = self.model.head_size(layer)
-        if facts.head is not None:
-            size += checks.feature_count(facts.head, self.config.needed(facts.head))
+        if attention.head is not None:
+            size += checks.feature_count(attention.head, self.config.needed(attention.head))
         kv_heads = layer.num_kv_heads or self._kv_heads(rule) or heads
         checks.quotient("num_attention_heads", heads, "num_key_value_heads", kv_heads)
         window, mask = self._mask(rule)
@@ -382,29 +386,29 @@ class _Reader:
             mask=mask,
             bias=self._bias(heads, size),
             scale=self._scale(rope, size),
-            softcap=self._number(facts.softcap),
+            softcap=self._number(attention.softcap),
             window=window,
             has_sinks=rule.has_sinks,
             **self.axes,
         )
 
-    def _kv_heads(self, rule: LayerFacts) -> int | None:
+    def _kv_heads(self, rule: LayerAttention) -> int | None:
         """Return the number of heads of keys, None if there are as many as of queries."""
-        key = self.config.chosen(self.facts.kv_heads)
+        key = self.config.chosen(self.attention.kv_heads)
         count = key if isinstance(key, int) else self._number(key)
         if count is None:
             return None
         return rule.kv_times * checks.feature_count("num_key_value_heads", count)
 
     def _value_size(self, heads: int) -> int | None:
-        key = self.facts.value
+        key = self.attention.value
         if key is None or key in self.values:
             return self._number(key)  # type: ignore[no-any-return]
         hidden = checks.feature_count("hidden_size", self.config.needed("hidden_size"))
         return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
 
     def _bias(self, heads: int, size: int) -> Bias | None:
-        rule = self.facts.alibi
+        rule = self.attention.alibi
         if rule is None or not self.config.is_on(rule.get("switch")):
             return None
         bias = ALiBiBias(heads)
@@ -414,11 +418,11 @@ class _Reader:
         """Return the value of a key, None without; the layer checks it."""
         return None if key is None else self.values.get(key)
 
-    def _mask(self, rule: LayerFacts) -> tuple[int | None, Mask | None]:
+    def _mask(self, rule: LayerAttention) -> tuple[int | None, Mask | None]:
         """Return the keys that a cache has to keep, and the mask."""
-        causal = CausalMask() if self.facts.is_causal else None
+        causal = CausalMask() if self.attention.is_causal else None
         key = rule.chunk or rule.window
-        number = self._number(key) if self.config.is_on(self.facts.switch) else None
+        number = self._number(key) if self.config.is_on(self.attention.switch) else None
         if key is None or number is None:
             return None, causal
         number = checks.positive_integer(key, number)
@@ -432,15 +436,19 @@ class _Reader:
 
     def _scale(self, rope: RoPE | None, size: int) -> float | None:
         """Return the factor on the scores, with all that the code of the model multiplies."""
-        scale: Any = self.facts.scale
+        scale: Any = self.attention.scale
         if isinstance(scale, Sequence):
             key, power = scale
             given = self._number(key)
             scale = None if given is None else checks.positive_number(key, given) ** power
-        times = self._number(self.facts.times)
-        times = 1 if times is None else checks.positive_number(str(self.facts.times), times)
+        times = self._number(self.attention.times)
+        times = 1 if times is None else checks.positive_number(str(self.attention.times), times)
         scaling = None if rope is None else rope.scaling
-        if self.facts.has_mscale and isinstance(scaling, YaRNScaling) and scaling.mscale_all_dim:
+        if (
+            self.attention.has_mscale
+            and isinstance(scaling, YaRNScaling)
+            and scaling.mscale_all_dim
+        ):
             times *= yarn_magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
         if scale is None and times == 1:
             return None

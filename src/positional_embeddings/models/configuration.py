@@ -6,9 +6,9 @@ from os import PathLike
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.models import keys
-from positional_embeddings.models.facts import AttentionFacts, facts_of
+from positional_embeddings.models.model_types import ModelAttention, get_model_type
 
 Values = Mapping[str, Any]
 Config = Values | str | PathLike[str]
@@ -31,26 +31,26 @@ class Configuration:
         self.name = "a configuration without `model_type`"
         if self.type is not None:
             self.name = f"the model type {self.type!r}"
-        self.facts = facts_of(self.type)
-        self.attention = AttentionFacts(**(self.facts.attention or {}))
+        self.model_type = get_model_type(self.type)
+        self.attention = ModelAttention(**(self.model_type.attention or {}))
         classes = published.get("architectures")
-        self.classes = f"; its architectures are {shown(classes)}" if classes else ""
+        self.classes = f"; its architectures are {format_value(classes)}" if classes else ""
         self._check_sizes(published)
-        names = self.facts.names
+        names = self.model_type.names
         published |= {name: published[key] for name, key in names.items() if key in published}
         self.published = published | nested(published)
-        unread = {*keys.READ_BY_SOME} - {*self.facts.reads}
+        unread = {*keys.READ_BY_SOME} - {*self.model_type.reads}
         given = {key: x for key, x in self.published.items() if key not in unread}
         # None takes the place of a default, but is no base and no share.
         rotary = (*keys.BASES, *keys.SHARES, *keys.PARAMETERS)
-        defaults = {**self.attention.defaults, **self.facts.defaults}
+        defaults = {**self.attention.defaults, **self.model_type.defaults}
         plain = {key: value for key, value in defaults.items() if key not in rotary}
         self.values = without_none(plain | given)
 
     def _check_sizes(self, published: Values) -> None:
         """Refuse sizes under the names of another format."""
-        names, missing = self.facts.names, {}
-        for name, other_names in keys.OTHER_SIZES.items() if self.facts.is_known else ():
+        names, missing = self.model_type.names, {}
+        for name, other_names in keys.OTHER_SIZES.items() if self.model_type.is_listed else ():
             own = dict.fromkeys([name, names.get(name, name)])
             found = [key for key in other_names if key in published and key not in names.values()]
             if found and not published.keys() & own:
@@ -60,7 +60,7 @@ class Configuration:
             message += f"{self.name}: it must have {', '.join(missing)}."
             raise ValueError(message)
 
-    def check_keys(self, what: str) -> None:
+    def check_keys(self, requirement: str) -> None:
         """Refuse keys that the code names, where they are not as they were compared.
 
         What no code of the type names is not read: it turns nothing.
@@ -68,28 +68,33 @@ class Configuration:
         values = {**self.attention.defaults, **self.published}
         # Code that all types share reads the first one.
         named = {"is_causal": True} if self.attention.is_causal else {}
-        for key, usual in {**named, **self.facts.named}.items():
-            if key in values and (what == "attention" or keys.is_rotary(key)):
-                self._check_key(key, values[key], usual, what)
-        for key, value in {} if self.facts.is_known else values.items():
-            is_read = key in (*keys.READ_BY_ALL, *keys.READ_BY_SOME, self.facts.rotary_switch[0])
+        for key, usual in {**named, **self.model_type.named}.items():
+            if key in values and (requirement == "attention" or keys.is_rotary(key)):
+                self._check_key(key, values[key], usual, requirement)
+        for key, value in {} if self.model_type.is_listed else values.items():
+            is_read = key in (
+                *keys.READ_BY_ALL,
+                *keys.READ_BY_SOME,
+                self.model_type.rotary_switch[0],
+            )
             # False switches nothing on, None says nothing.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
             if keys.is_rotary(key) and not (is_read or is_off):
-                message = f"`{key}` is not known of {self.name}, got {shown(value)}: its {what} "
-                message += "may differ. Leave the key out if the model's code does not read it."
+                message = f"`{key}` is not known of {self.name}, got {format_value(value)}: "
+                message += f"its {requirement} may differ. "
+                message += "Leave the key out if the model's code does not read it."
                 raise ValueError(message)
 
-    def _check_key(self, key: str, value: Any, usual: Any, what: str) -> None:
+    def _check_key(self, key: str, value: Any, usual: Any, requirement: str) -> None:
         """Refuse a value of a key with which the type was not compared."""
         compared = usual if isinstance(usual, list) else [usual]
         compared = [self.values.get(x, x) if isinstance(x, str) else x for x in compared]
         off = (None, False) if value is None or value is False else ()
         if value not in compared and not any(x in compared for x in off):
             usual = f"be {' or '.join(map(repr, compared))}, with which {self.name} was compared"
-            advice = f"With another value its {what} may differ: make layers by hand."
+            advice = f"With another value its {requirement} may differ: make layers by hand."
             advice = self.attention.advice.get(key, advice)
-            raise wrong_value(key, usual, shown(value), f" {advice}")
+            raise wrong_value(key, usual, format_value(value), f" {advice}")
 
     def needed(self, key: str) -> Any:
         """Return a value, or raise."""
@@ -103,7 +108,7 @@ class Configuration:
         value = self.values.get(key)
         kinds = (list, tuple, str) if key == "hybrid_override_pattern" else (list, tuple)
         if value is not None and not isinstance(value, kinds):
-            raise wrong_type(key, "be a list with an entry for each layer", shown(value))
+            raise wrong_type(key, "be a list with an entry for each layer", format_value(value))
         return list(value or ())
 
     def is_on(self, switch: str | None) -> bool:
@@ -132,46 +137,46 @@ def read_config(config: Config) -> dict[str, Any]:
         try:
             config = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
-            came = f"{str(path)!r}, which is no JSON: {error}"
-            raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
+            actual = f"{str(path)!r}, which is no JSON: {error}"
+            raise wrong_value("config", "be a dict or the path of a JSON object", actual) from None
     if not isinstance(config, Mapping):
-        what = f"an object of type {type(config).__name__}"
+        requirement = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
-            what += ": pass config.to_dict()"
-        raise wrong_type("config", "be a dict or the path of a JSON object", what)
+            requirement += ": pass config.to_dict()"
+        raise wrong_type("config", "be a dict or the path of a JSON object", requirement)
     text = config.get("text_config")
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
     found = {"model_type": config.get("model_type")} | dict(text or config)
     for each in (config, found) if text else (found,):
         _check_classes(each)
-    model_type = found.pop("model_type")
-    if model_type is not None:
-        facts = facts_of(model_type)
-        if facts.is_known:
+    name = found.pop("model_type")
+    if name is not None:
+        model_type = get_model_type(name)
+        if model_type.is_listed:
             found.pop("architectures", None)
         # Published parts of a model that are for images have the type of the whole model.
-        part = facts.vision if "patch_size" in found else facts.text
-        found["model_type"] = part or model_type
+        part = model_type.vision if "patch_size" in found else model_type.text
+        found["model_type"] = part or name
     return found
 
 
 def _check_classes(config: Values) -> None:
     """Refuse a configuration whose classes are of another type, and have other code."""
-    model_type, classes = config.get("model_type"), config.get("architectures")
-    if model_type is not None and not isinstance(model_type, str):
-        raise wrong_type("model_type", "be a string", f"{model_type!r}")
-    facts = facts_of(model_type)
-    if classes is None or not facts.is_known:
+    type_name, classes = config.get("model_type"), config.get("architectures")
+    if type_name is not None and not isinstance(type_name, str):
+        raise wrong_type("model_type", "be a string", f"{type_name!r}")
+    model_type = get_model_type(type_name)
+    if classes is None or not model_type.is_listed:
         return
     if not isinstance(classes, list | tuple):
-        raise wrong_type("architectures", "be a list of names of classes", shown(classes))
-    types = [name for name in (model_type, facts.text, facts.vision) if name]
-    begins = tuple(plain(x) for name in types for x in (name, *facts_of(name).classes))
+        raise wrong_type("architectures", "be a list of names of classes", format_value(classes))
+    types = [name for name in (type_name, model_type.text, model_type.vision) if name]
+    begins = tuple(plain(x) for name in types for x in (name, *get_model_type(name).classes))
     if not all(plain(str(name)).startswith(begins) for name in classes):
-        what = f"be classes of the model type {model_type!r}, whose names begin with it"
+        requirement = f"be classes of the model type {type_name!r}, whose names begin with it"
         hint = " Pass the configuration without `architectures` to read it as that type's."
-        raise wrong_value("architectures", what, shown(classes), hint)
+        raise wrong_value("architectures", requirement, format_value(classes), hint)
 
 
 def plain(name: str) -> str:

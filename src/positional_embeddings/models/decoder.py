@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, on_given_device, space_of
-from positional_embeddings.arrays.kept import get_or_make, keep, signature_of
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import get_or_compute, remember, signature_of
+from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.attention import PreparedCall, compute
 from positional_embeddings.attention.cache import (
     POSITIONS_LABEL,
     KVCache,
     KVStep,
     MadeByCache,
+    as_integer_array,
     in_one_library,
     is_sequence,
-    numbers_of,
 )
 from positional_embeddings.attention.slots import NEW_HINT
 from positional_embeddings.attention.store import COPY, Branch, WritePlan, verify
@@ -94,8 +94,8 @@ class DecoderCache(ArrayDataclass):
         attending = [layer for layer in self.layers if layer is not None]
         coordinates = {len(layer.rope.sections or ()) for layer in attending if layer.rope}
         if len(coordinates) > 1:
-            what = "rotate by as many coordinates as one another"
-            raise wrong_value("layers", what, f"{sorted(coordinates)} `sections`")
+            requirement = "rotate by as many coordinates as one another"
+            raise wrong_value("layers", requirement, f"{sorted(coordinates)} `sections`")
         windows = [None if layer is None else layer.window for layer in self.layers]
         cache_of = tuple([index.get(w, index.get(None, 0)) for w in windows])
         checks.set_fields(self, _cache_of=cache_of, _coordinates=max(coordinates, default=0))
@@ -144,21 +144,25 @@ class DecoderCache(ArrayDataclass):
             If a number is out of range, there is no layer, or layers have no axes, or other ones
             than one another.
         """
-        space = new_space(xp, device)
-        dtype = checks.float_dtype(dtype, space.default_float, space)
+        backend = backend_for(xp, device)
+        dtype = checks.float_dtype(dtype, backend.default_float, backend)
         batch = checks.axis_length("batch", batch)
         capacity = checks.axis_length("capacity", capacity)
         drafts = checks.non_negative_integer("drafts", drafts)
         if not isinstance(layers, list | tuple):
-            raise wrong_type("layers", "be a list or tuple of AttentionLayer", shown(layers))
+            raise wrong_type("layers", "be a list or tuple of AttentionLayer", format_value(layers))
         for index, layer in enumerate(layers):
             if not (layer is None or isinstance(layer, AttentionLayer)):
-                raise wrong_type(f"layers[{index}]", "be an AttentionLayer or None", shown(layer))
+                raise wrong_type(
+                    f"layers[{index}]", "be an AttentionLayer or None", format_value(layer)
+                )
         alike = {layer: layer for layer in layers if layer is not None}  # equal ones share an `id`
         all_axes = {(layer.feature_axis, layer.seq_axis) for layer in alike}
         if len(all_axes) != 1 or None in next(iter(all_axes)):
-            what = "be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2"
-            raise wrong_value("layers", what, f"axes {sorted(all_axes, key=str)}")
+            requirement = (
+                "be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2"
+            )
+            raise wrong_value("layers", requirement, f"axes {sorted(all_axes, key=str)}")
         ((feature_axis, seq_axis),) = all_axes
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "xp": xp, "device": device}
         # A window that holds the longest sequence forgets nothing.
@@ -169,13 +173,15 @@ class DecoderCache(ArrayDataclass):
             caches[window] = KVCache.empty(batch, slots, window=window, **options)
         capacities = {layer: caches[window].capacity for layer, window in windows.items()}
         shapes = [layer and _shapes_of(layer, batch, capacities[layer])[1:] for layer in layers]
-        buffers = _buffers(shapes, partial(space.xp.zeros, dtype=dtype, device=device), space)
+        buffers = _buffers(shapes, partial(backend.xp.zeros, dtype=dtype, device=device), backend)
         kept = tuple([layer and alike[layer] for layer in layers])
         return cls(kept, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self.layers), "layer")
-        lengths = lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{shown(lengths)}>"
+        lengths = (
+            lengths.tolist() if isinstance(lengths, np.ndarray) else f"<{format_value(lengths)}>"
+        )
         return f"DecoderCache(<{layers}>, capacity={self.capacity}, lengths={lengths})"
 
     @property
@@ -231,12 +237,12 @@ class DecoderCache(ArrayDataclass):
             positions = self._checked_positions(positions, ordinary)
             checks.set_fields(following, **following._ahead_of(tokens, positions))
         elif self.ahead is None:
-            positions = self._for_coordinates(ordinary, space_of(positions=ordinary))
+            positions = self._for_coordinates(ordinary, get_backend(positions=ordinary))
         else:
-            space = space_of(positions=ordinary)
-            ahead = space.xp.asarray(self.ahead, dtype=ordinary.dtype, device=space.device)
+            backend = get_backend(positions=ordinary)
+            ahead = backend.xp.asarray(self.ahead, dtype=ordinary.dtype, device=backend.device)
             rows = ahead[:, None] if self.caches[0]._is_batch_first else ahead[None, :]
-            positions = self._for_coordinates(ordinary + rows, space)
+            positions = self._for_coordinates(ordinary + rows, backend)
         step = object.__new__(DecoderStep)
         positions = positions if positions is ordinary else frozen_integers(positions)
         steps = tuple([one for _, one in pairs])
@@ -249,20 +255,20 @@ class DecoderCache(ArrayDataclass):
         for pair, number in zip(self.buffers, self._cache_of, strict=True):
             for buffer in pair or ():
                 transition, last = pairs[number]
-                verify(buffer, transition, space_of(buffer=buffer), last)
+                verify(buffer, transition, get_backend(buffer=buffer), last)
 
     def __getstate__(self) -> dict[str, object]:
         self._check_buffers(COPY)
         return super().__getstate__()
 
-    def _for_coordinates(self, ordinary: Array, space: Space) -> Array:
+    def _for_coordinates(self, ordinary: Array, backend: Backend) -> Array:
         """Return positions that are the same in all coordinates."""
-        return space.xp.stack([ordinary] * self._coordinates) if self._coordinates else ordinary
+        return backend.xp.stack([ordinary] * self._coordinates) if self._coordinates else ordinary
 
     def _checked_positions(self, positions: Array, ordinary: Array) -> Array:
         """Check positions, and return them with as many axes as ordinary ones."""
-        space = space_of(positions=positions, **{POSITIONS_LABEL: ordinary})
-        checks.integral("positions", positions, space.xp)
+        backend = get_backend(positions=positions, **{POSITIONS_LABEL: ordinary})
+        checks.integral("positions", positions, backend.xp)
         seq_axis = int(self.caches[0]._is_batch_first)
         count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
         leading = (self._coordinates,) if self._coordinates else ()
@@ -274,19 +280,21 @@ class DecoderCache(ArrayDataclass):
             or not fits
             or own[-1 if len(own) == 1 else seq_axis] != count
         ):
-            what = f"have shape {(*leading, count)} or {(*leading, *whole)}"
-            raise wrong_value("positions", what, shape, NEW_HINT)
+            requirement = f"have shape {(*leading, count)} or {(*leading, *whole)}"
+            raise wrong_value("positions", requirement, shape, NEW_HINT)
         if len(own) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
     def _ahead_of(self, tokens: Any, positions: Array) -> dict[str, Array]:
         """Return by how much the positions after these are ahead of the numbers of tokens."""
-        mask = numbers_of("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
+        mask = (
+            as_integer_array("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
+        )
         last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
         given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
         xp, (positions, after, ahead, since, *masks) = in_one_library(
-            space_of(positions=positions), *given
+            get_backend(positions=positions), *given
         )
         if self._coordinates:
             positions = xp.max(positions, axis=0)
@@ -328,9 +336,9 @@ class DecoderCache(ArrayDataclass):
             and isinstance(since, np.ndarray)
             and np.any(after < since)
         ):
-            what = "leave all tokens whose `positions` were given"
+            requirement = "leave all tokens whose `positions` were given"
             hint = " Go on from the cache before that step: rewind it by 0."
-            raise wrong_value("counts", what, shown(counts), hint)
+            raise wrong_value("counts", requirement, format_value(counts), hint)
         return rewound
 
     def take(self, rows: Sequence[int] | AnyArray, /) -> "DecoderCache":
@@ -357,18 +365,18 @@ class DecoderCache(ArrayDataclass):
         self._check_buffers(COPY)
         caches = tuple([cache.take(rows) for cache in self.caches])
         cache = self.caches[0]
-        space = space_of(like=cache._prototype)
-        indices = space.xp.asarray(
-            numbers_of("rows", rows), dtype=space.integer, device=space.device
+        backend = get_backend(like=cache._prototype)
+        indices = backend.xp.asarray(
+            as_integer_array("rows", rows), dtype=backend.integer, device=backend.device
         )
         batch: Any = axes.batch_axis(4, *axes.four_axes(cache))
         buffers = [
-            pair and tuple([space.take_entries(buffer, indices, batch) for buffer in pair])
+            pair and tuple([backend.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
         ]
         taken = self._with(caches=caches, buffers=buffers)
         if self.ahead is not None:
-            xp, (at, *counts) = in_one_library(space, indices, self.ahead, self.since)
+            xp, (at, *counts) = in_one_library(backend, indices, self.ahead, self.since)
             ahead, since = (xp.take(numbers, at) for numbers in counts)
             checks.set_fields(taken, ahead=ahead, since=since)
         return taken
@@ -413,7 +421,7 @@ class DecoderStep(MadeByCache):
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
-        return f"DecoderStep(positions=<{shown(self.positions)}>)"
+        return f"DecoderStep(positions=<{format_value(self.positions)}>)"
 
     def attend(
         self, layer: int, q: Array, k: Array, v: Array, /, *, sinks: AnyArray | None = None
@@ -451,7 +459,7 @@ class DecoderStep(MadeByCache):
         """
         cache, number = self._cache, checks.non_negative_integer("layer", layer)
         if number >= len(cache.layers):
-            raise wrong_value("layer", f"be from 0 to {len(cache.layers) - 1}", shown(layer))
+            raise wrong_value("layer", f"be from 0 to {len(cache.layers) - 1}", format_value(layer))
         rule, pair = cache.layers[number], cache.buffers[number]
         if rule is None or pair is None:
             raise wrong_value("layer", "have an attention", f"{number}, whose layer is None")
@@ -465,7 +473,7 @@ class DecoderStep(MadeByCache):
         if attention is None:  # before anything is stored
             seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
             attention = rule._prepare(q, *seen, sinks, step, is_kept=key is not None)
-            keep(self._plans, key, plan._replace(attention=attention))
+            remember(self._plans, key, plan._replace(attention=attention))
         keys, seen_keys = step._write(keys, k, plan.keys)
         values, seen_values = step._write(values, v, plan.values)
         cache.buffers[number] = keys, values
@@ -483,7 +491,7 @@ class DecoderStep(MadeByCache):
     ) -> "_Plan":
         """Check new tokens, and return what rotates and moves such tokens."""
         cache, (keys, values) = self._cache, buffers
-        space = space_of(q=q, k=k, v=v, **{BUFFERS_LABEL: keys})
+        backend = get_backend(q=q, k=k, v=v, **{BUFFERS_LABEL: keys})
         count = step.positions.shape[int(cache.caches[0]._is_batch_first)]
         shapes = _shapes_of(rule, cache.lengths.shape[0], count)
         for name, array, shape in zip("qkv", (q, k, v), shapes, strict=True):
@@ -491,24 +499,24 @@ class DecoderStep(MadeByCache):
                 hint = NEW_HINT * (count not in array.shape)
                 raise wrong_value(name, f"have shape {shape}", tuple(array.shape), hint)
             if array.dtype != keys.dtype:
-                what = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
+                requirement = f"have the dtype of the cache, {dtypes.dtype_name(keys.dtype)}"
                 hint = f" Make the cache with dtype={name}.dtype."
-                raise wrong_type(name, what, dtypes.dtype_name(array.dtype), hint)
-        rotate = self._rotate(rule, q, k, space)
+                raise wrong_type(name, requirement, dtypes.dtype_name(array.dtype), hint)
+        rotate = self._rotate(rule, q, k, backend)
         return _Plan(rotate, step._write_plan(keys, k), step._write_plan(values, v))
 
-    def _rotate(self, rule: AttentionLayer, q: Array, k: Array, space: Space) -> Rotate:
+    def _rotate(self, rule: AttentionLayer, q: Array, k: Array, backend: Backend) -> Rotate:
         """Return what rotates arrays like queries and keys."""
         rope, positions = rule.rope, self.positions
         if rope is None:
             return lambda q, k: (q, k)
-        if space.xp is np and positions.size == 1 and rope.head_size == rule.head_size:
+        if backend.xp is np and positions.size == 1 and rope.head_size == rule.head_size:
             at = positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
                 return _token_rotation(rope, at, q, k)
         make = partial(rope.tables, positions, dtype=q.dtype)
-        tables = get_or_make(self._plans, id(rope), make)
-        rotated = partial(rule._rotated, rotate=tables, space=space)
+        tables = get_or_compute(self._plans, id(rope), make)
+        rotated = partial(rule._rotated, rotate=tables, backend=backend)
         return lambda q, k: (rotated(q), rotated(k))
 
 
@@ -539,14 +547,14 @@ def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
 
 
 def _buffers(
-    shapes: list[list[tuple[int, ...]] | None], zeros: Callable[..., Array], space: Space
+    shapes: list[list[tuple[int, ...]] | None], zeros: Callable[..., Array], backend: Backend
 ) -> list[tuple[Array, ...] | None]:
     """Return the buffers of each layer.
 
     Those of NumPy are parts of one array, for which a system may take large pages: a step of 12
     layers of 12 heads over 2,048 keys takes some 3 % less time.
     """
-    if space.xp is not np:
+    if backend.xp is not np:
         return [None if pair is None else tuple(map(zeros, pair)) for pair in shapes]
     ends = [*accumulate(prod(shape) for pair in shapes for shape in pair or ())]
     parts = iter(np.split(zeros(ends[-1]), ends[:-1]))

@@ -6,7 +6,7 @@ from typing import Any
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Config, Configuration, Values, without_none
@@ -64,8 +64,10 @@ class RotaryConfig(LayerConfig):
         config = config if isinstance(config, Configuration) else Configuration(config)
         is_rotary = _is_rotary(config, must_rotate=must_rotate)
         config.check_keys("rotation" if must_rotate else "attention")
-        base_keys = [key for label in config.facts.bases.values() for key in label[1:]]
-        self.share_keys = config.facts.share_keys if config.facts.is_known else keys.SHARES
+        base_keys = [key for label in config.model_type.bases.values() for key in label[1:]]
+        self.share_keys = (
+            config.model_type.share_keys if config.model_type.is_listed else keys.SHARES
+        )
         for key in {*keys.BASES, *self.share_keys, *base_keys} & config.values.keys():
             _check_number(key, config.values[key])
         super().__init__(config, _given_parameters(config), is_rotary=is_rotary)
@@ -77,10 +79,10 @@ class RotaryConfig(LayerConfig):
         kind = parameters.get("rope_type") or parameters.get("type") or "default"
         kind = _OTHER_NAMES.get(str(kind), kind)
         name = "rope_type" if "rope_type" in parameters else "type"
-        axial = self.facts.axial
+        axial = self.model_type.axial
         if kind in ("gptj", "rope_gptj") and layout == "interleaved":
             kind = "default"
-        scalings = SCALINGS if self.facts.has_scaling else ()
+        scalings = SCALINGS if self.model_type.has_scaling else ()
         types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
@@ -88,7 +90,7 @@ class RotaryConfig(LayerConfig):
         options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
         known = {option.name for option in options} - {"original_max_position"} | keys.COMMON
         whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
-        known = known.union(self.facts.ignored, self.facts.more_parameters.get(kind, ()))
+        known = known.union(self.model_type.ignored, self.model_type.more_parameters.get(kind, ()))
         for key in parameters.keys() - known:
             message = f"the rotary parameters {whose} must be of {sorted(known)}, got {key!r}."
             raise ValueError(message)
@@ -111,7 +113,7 @@ class RotaryConfig(LayerConfig):
 
     def _seq_len(self, given: int | None, kind: str) -> int:
         """Return the number of positions in the table."""
-        longest: Any = self.values.get(keys.LENGTH, _PATCHES if self.facts.axial else None)
+        longest: Any = self.values.get(keys.LENGTH, _PATCHES if self.model_type.axial else None)
         reason = "LongRoPE has other frequencies for long sequences" if kind == "longrope" else ""
         if longest is None:
             reason = f"the configuration has no {keys.LENGTH!r}"
@@ -124,32 +126,39 @@ class RotaryConfig(LayerConfig):
 
     def _rotary_dim(self, kind: str, head_size: int, share: float) -> int:
         """Return the number of rotated features."""
-        values, facts = self.values, self.facts
+        values, model_type = self.values, self.model_type
         if kind == "proportional":
             return head_size
         key = "rotary_dim" if share == 1 else "partial_rotary_factor"
         is_partial = share != 1 or "rotary_dim" in values
-        if is_partial and facts.is_known and not facts.share and "rotary_dim" not in facts.defaults:
-            what = f"be left out for {self.type!r}, which rotates all features"
-            raise wrong_value(key, what, shown(values.get(key, share)))
-        if is_partial and not facts.is_known and "qk_rope_head_dim" in values:
-            what = f"be left out beside `qk_rope_head_dim` = {head_size}, if all of these rotate"
+        if (
+            is_partial
+            and model_type.is_listed
+            and not model_type.share
+            and "rotary_dim" not in model_type.defaults
+        ):
+            requirement = f"be left out for {self.type!r}, which rotates all features"
+            raise wrong_value(key, requirement, format_value(values.get(key, share)))
+        if is_partial and not model_type.is_listed and "qk_rope_head_dim" in values:
+            requirement = (
+                f"be left out beside `qk_rope_head_dim` = {head_size}, if all of these rotate"
+            )
             rotated = int(head_size * share) if share != 1 else values["rotary_dim"]
             hint = f" If some do, leave it out and pass rotary_dim={rotated}."
-            raise wrong_value(key, what, shown(values.get(key, share)), hint)
-        if "qk_rope_head_dim" in facts.defaults:
+            raise wrong_value(key, requirement, format_value(values.get(key, share)), hint)
+        if "qk_rope_head_dim" in model_type.defaults:
             return head_size
         if "rotary_dim" in values:
             return checks.positive_integer("rotary_dim", values["rotary_dim"], even=True)
-        what = "int(head_dim * partial_rotary_factor)"
-        return checks.positive_integer(what, int(head_size * share), even=True)
+        requirement = "int(head_dim * partial_rotary_factor)"
+        return checks.positive_integer(requirement, int(head_size * share), even=True)
 
     def _sections(self, parameters: Values) -> Arguments:
         """Return the arguments for positions of several coordinates, if the model has any."""
-        sections = parameters.get("mrope_section", self.facts.mrope_section)
+        sections = parameters.get("mrope_section", self.model_type.mrope_section)
         if sections is None:
             return {}
-        order = self.facts.sections or "contiguous"
+        order = self.model_type.sections or "contiguous"
         if order == "unknown":
             message = f"`mrope_section` of {self.type!r} has an order that is not known here."
             raise ValueError(message)
@@ -162,27 +171,27 @@ class RotaryConfig(LayerConfig):
 
     def _layout(self) -> str:
         """Return the layout, if it is known of the model."""
-        config, facts = self.values, self.facts
+        config, model_type = self.values, self.model_type
         flag = checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
-        if flag is not None and facts.interleave:
+        if flag is not None and model_type.interleave:
             return "interleaved" if flag else "half"
-        if facts.layout is not None:
-            return facts.layout
+        if model_type.layout is not None:
+            return model_type.layout
         advice = "pass layout='half' or layout='interleaved', whichever its code has"
         if self.type is None and "patch_size" in config:
             advice = "pass `config | {'model_type': ...}` with the type of its model"
         parts = [k for k, x in config.items() if isinstance(x, Mapping) and "model_type" in x]
         if parts:
             advice += f", or one of its parts, of {parts}"
-        advice = facts.ask or advice + self.config.classes
+        advice = model_type.ask or advice + self.config.classes
         message = f"the layout of {self.name} is not known: {advice}."
         raise ValueError(message)
 
     def parameters(self, layer: Layer) -> Arguments:
         """Return the rotary parameters of a layer, with defaults, without None."""
-        config, given, bases = self.values, self.given, self.facts.bases
-        default: Any = self.facts.defaults.get("rope_theta", 10_000)
-        base_keys: Any = self.facts.base_keys or keys.BASES
+        config, given, bases = self.values, self.given, self.model_type.bases
+        default: Any = self.model_type.defaults.get("rope_theta", 10_000)
+        base_keys: Any = self.model_type.base_keys or keys.BASES
         if bases or self.labels:
             if layer.type not in (bases or self.labels):
                 names = sorted(bases or self.labels)
@@ -191,12 +200,12 @@ class RotaryConfig(LayerConfig):
                 default, *base_keys = bases[str(layer.type)]
             if self.labels:
                 given = given.get(str(layer.type), {})
-            elif layer.type not in self.facts.scaled:
+            elif layer.type not in self.model_type.scaled:
                 given = {}
         elif keys.ORIGINAL in config:
             # Like transformers, prefer the outer value if there are two.
             given = {**given, keys.ORIGINAL: config[keys.ORIGINAL]}
-        shares, share = self.share_keys, self.facts.defaults.get("partial_rotary_factor", 1.0)
+        shares, share = self.share_keys, self.model_type.defaults.get("partial_rotary_factor", 1.0)
         parameters = {
             "rope_theta": next((config[key] for key in base_keys if key in config), default),
             "partial_rotary_factor": next((config[key] for key in shares if key in config), share),
@@ -245,33 +254,33 @@ class RotaryConfig(LayerConfig):
             if name.startswith("beta") and not given.get(name):
                 given.pop(name, None)  # like transformers, take 0 as not given
             elif option.default is MISSING and name not in given:
-                came = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
-                message = f"the rotary parameters of {kind!r} must have {name!r}, got {came}."
+                actual = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
+                message = f"the rotary parameters of {kind!r} must have {name!r}, got {actual}."
                 raise ValueError(message)
         return SCALINGS[kind](**given)  # type: ignore[no-any-return]
 
 
 def _is_rotary(config: Configuration, *, must_rotate: bool) -> bool:
     """Tell whether a configuration switches rotation on; an error if there is none at all."""
-    values, facts = config.values, config.facts
-    usual: Any = "no" if facts.optional else "rope"
+    values, model_type = config.values, config.model_type
+    usual: Any = "no" if model_type.optional else "rope"
     # The code of most models that are known does not read it, whatever it says.
-    is_read = facts.optional or not facts.is_known
+    is_read = model_type.optional or not model_type.is_listed
     kind = values.get("position_embedding_type", usual) if is_read else usual
     kind = "alibi" if checks.boolean("alibi", values.get("alibi", False)) else kind
-    kind = "no rotary" if facts.unrotated else kind
-    refused = facts.refused
+    kind = "no rotary" if model_type.unrotated else kind
+    refused = model_type.refused
     if kind not in ("rope", "rotary") and must_rotate:
         refused = f"it has {kind} positions, so leave its queries and keys as they are"
         rotary = [key for key in config.published if keys.is_rotary(key)]
-        if facts.unrotated and rotary:
+        if model_type.unrotated and rotary:
             refused = f"transformers does not rotate, but code that reads {rotary} may"
     if refused:
         raise _refused(config.name, refused)
-    key, usual = facts.rotary_switch
+    key, usual = model_type.rotary_switch
     is_on = values.get(key, usual)
     if is_on not in (0, 1):
-        raise wrong_value(key, "be true or false", shown(is_on))
+        raise wrong_value(key, "be true or false", format_value(is_on))
     return kind in ("rope", "rotary") and bool(is_on)
 
 
@@ -281,21 +290,23 @@ def _refused(name: str, reason: str) -> ValueError:
 
 def _given_parameters(config: Configuration) -> Values:
     """Return the rotary parameters as a configuration has them, or the default ones."""
-    facts = config.facts
+    model_type = config.model_type
     for key in keys.PARAMETERS:
         given: Any = config.values.get(key, {})
         if not isinstance(given, Mapping):
             raise wrong_type(key, "be a dict", f"{given!r}")
-        is_flat = facts.bases and not facts.bases.keys() & given.keys()
-        if given and is_flat and not (key == "rope_scaling" and facts.scaled):
-            what = f"hold a dict for each of {sorted(facts.bases)}, the layers of {config.name}"
-            raise wrong_value(key, what, shown(given))
+        is_flat = model_type.bases and not model_type.bases.keys() & given.keys()
+        if given and is_flat and not (key == "rope_scaling" and model_type.scaled):
+            requirement = (
+                f"hold a dict for each of {sorted(model_type.bases)}, the layers of {config.name}"
+            )
+            raise wrong_value(key, requirement, format_value(given))
         if given:
             return given
-        if key == "rope_parameters" and key in config.values and key in facts.defaults:
-            what = f"hold parameters, or be left out for the usual ones of {config.type!r}"
-            raise wrong_value(key, what, "{}")
-    return facts.defaults.get("rope_parameters", {})  # type: ignore[no-any-return]
+        if key == "rope_parameters" and key in config.values and key in model_type.defaults:
+            requirement = f"hold parameters, or be left out for the usual ones of {config.type!r}"
+            raise wrong_value(key, requirement, "{}")
+    return model_type.defaults.get("rope_parameters", {})  # type: ignore[no-any-return]
 
 
 def _axial(

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Configuration, Values
-from positional_embeddings.models.facts import layer_types
+from positional_embeddings.models.model_types import layer_types
 
 # Types of layers whose queries and keys rotate if nothing else is known, and those without any.
 ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
@@ -35,7 +35,7 @@ class LayerConfig:
 
     def __init__(self, config: Configuration, given: Values, *, is_rotary: bool) -> None:
         self.config, self.type, self.name = config, config.type, config.name
-        self.facts, self.values, self.given = config.facts, config.values, given
+        self.model_type, self.values, self.given = config.model_type, config.values, given
         self.is_rotary = is_rotary
         self.labels = [name for name, x in given.items() if isinstance(x, Mapping)]
 
@@ -63,7 +63,7 @@ class LayerConfig:
         if entries < count:
             message = f"the lists of layers must have {count} entries, one a layer, got {entries}."
             raise ValueError(message)
-        own, own_bases = self._own(), dict(enumerate(bases)) if self.facts.own_bases else {}
+        own, own_bases = self._own(), dict(enumerate(bases)) if self.model_type.own_bases else {}
         return [
             Layer(
                 name,
@@ -77,13 +77,18 @@ class LayerConfig:
     def _listed(self) -> list[str]:
         """Return the types of layers that the configuration lists, by their newest names."""
         layers = layer_types()
-        known = {*layers["known"], *self.labels, *self.facts.bases, *(self.facts.rotates or ())}
+        known = {
+            *layers["known"],
+            *self.labels,
+            *self.model_type.bases,
+            *(self.model_type.rotates or ()),
+        }
         for key, meanings in layers["lists"].items():
             names = [meanings.get(str(name), name) for name in self.config.listed(key)]
             types = [layers["new_names"].get(str(name), name) for name in names]
             if unknown := [name for name in types if name not in known]:
-                what = f"hold types of layers that are known, {sorted({*known, *meanings})}"
-                raise wrong_value(key, what, shown(unknown[0]))
+                requirement = f"hold types of layers that are known, {sorted({*known, *meanings})}"
+                raise wrong_value(key, requirement, format_value(unknown[0]))
             if types:  # which blocks have again and again
                 count = self.config.number_of_layers() if key == "block_types" else len(types)
                 return (types * count)[:count]
@@ -97,10 +102,10 @@ class LayerConfig:
         """Return the type of each layer, None if the configuration does not tell them apart."""
         usual = self.values.get(keys.NUM_LAYERS, interval or 1)
         number = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, usual)
-        types = self.types_by(self.facts.types, number) if self.facts.types else []
+        types = self.types_by(self.model_type.types, number) if self.model_type.types else []
         if types and (count is not None or any(map(self._rotates, types))):
             return types
-        names = [*(self.facts.bases or self.labels)] or [*(self.facts.rotates or ())]
+        names = [*(self.model_type.bases or self.labels)] or [*(self.model_type.rotates or ())]
         if names and count is not None:
             self.config.needed("layer_types")
         return names or [None] * number
@@ -120,17 +125,17 @@ class LayerConfig:
         """Tell whether a type of layers rotates; an error if it may, and nothing is known."""
         if self.given.get(str(layer_type), self.given) is None:
             return False
-        rotating: Any = self.facts.rotates
+        rotating: Any = self.model_type.rotates
         if rotating is None:
             rotating = (None, *ATTENTION_LAYERS, *self.labels)
-        if self.facts.windowless is not None and "sliding_window" not in self.values:
-            rotating = self.facts.windowless
+        if self.model_type.windowless is not None and "sliding_window" not in self.values:
+            rotating = self.model_type.windowless
         if layer_type in rotating or layer_type in (None, *ATTENTION_LAYERS, *_WITHOUT_QUERIES):
             return layer_type in rotating
         known = sorted({*ATTENTION_LAYERS, *_WITHOUT_QUERIES, *filter(None, rotating)})
-        what = f"hold types of layers of which it is known whether {self.name} rotates them"
+        requirement = f"hold types of layers of which it is known whether {self.name} rotates them"
         hint = " Leave it out if all layers rotate alike, or make a `RoPE` for each by hand."
-        raise wrong_value("layer_types", f"{what}, {known}", repr(layer_type), hint)
+        raise wrong_value("layer_types", f"{requirement}, {known}", repr(layer_type), hint)
 
     def _own(self) -> dict[int, Values]:
         """Return what the configuration says of single layers."""
@@ -138,14 +143,14 @@ class LayerConfig:
         own = self.values.get(name, {})
         layers: Any = own.items() if isinstance(own, Mapping) else [("", None)]
         if not all(str(i).isdecimal() and isinstance(x, Mapping) for i, x in layers):
-            raise wrong_type(name, "be a dict from numbers of layers to dicts", shown(own))
+            raise wrong_type(name, "be a dict from numbers of layers to dicts", format_value(own))
         heads = enumerate(self.config.listed("num_attention_heads_per_layer"))
         found: dict[int, Values] = {i: {"num_attention_heads": count} for i, count in heads}
         return found | {int(i): {**found.get(int(i), {}), **x} for i, x in layers}
 
     def _sizes(self, layer_type: str, own: Values) -> list[int | None]:
         """Return the sizes of a layer that differ from the others, else None."""
-        own_keys = self.facts.own.get(layer_type, {})
+        own_keys = self.model_type.own.get(layer_type, {})
         found = []
         for name in _SIZES:
             key = self.config.chosen(own_keys.get(name))

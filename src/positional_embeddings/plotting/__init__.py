@@ -5,8 +5,8 @@ the first plot.
 """
 
 from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity
+from positional_embeddings.plotting.kernels import plot_kernel
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
-from positional_embeddings.plotting.waves import plot_kernel
 
 __all__ = [
     "plot_attention",

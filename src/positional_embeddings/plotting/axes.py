@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 
@@ -43,11 +43,11 @@ def axes_to_draw_on(ax: "Axes | None") -> "Axes":
 
 def on_host(name: str, array: AnyArray, check: Callable[..., None] = checks.real) -> HostArray:
     """Return an array of NumPy, after a check of its dtype, and that it is not empty."""
-    space = space_of(**{name: array})
-    check(name, array, space.xp)
+    backend = get_backend(**{name: array})
+    check(name, array, backend.xp)
     if 0 in array.shape:
         raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
-    return space.to_numpy(array)
+    return backend.to_numpy(array)
 
 
 def encoding_on_host(encoding: AnyArray) -> HostArray:
@@ -62,8 +62,8 @@ def finite_vector(name: str, array: AnyArray, count: int) -> HostArray:
     """Return one finite number for each column of an encoding, in float64 of NumPy."""
     numbers = on_host(name, array).astype(np.float64)
     if numbers.shape != (count,):
-        what = f"have shape ({count},), one for each column of `encoding`"
-        raise wrong_value(name, what, numbers.shape)
+        requirement = f"have shape ({count},), one for each column of `encoding`"
+        raise wrong_value(name, requirement, numbers.shape)
     if not np.all(np.isfinite(numbers)):
         raise wrong_value(name, "hold finite numbers", "one that is not")
     return numbers

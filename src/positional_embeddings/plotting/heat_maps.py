@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import position_interval
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.dtypes import is_dtype
-from positional_embeddings.arrays.errors import plural, shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import table_at
@@ -290,17 +290,19 @@ def plot_attention(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
-    what = "a `Mask` or a `Bias`" if is_value else "an array"
-    checks.left_out(f"where `table` is {what}", wrong_type, **unused)
-    several = index if isinstance(index, tuple) else (index,)
-    named = {f"index[{i}]": number for i, number in enumerate(several)}
+    requirement = "a `Mask` or a `Bias`" if is_value else "an array"
+    checks.left_out(f"where `table` is {requirement}", wrong_type, **unused)
+    indices = index if isinstance(index, tuple) else (index,)
+    named = {f"index[{i}]": number for i, number in enumerate(indices)}
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
     def pick(array: AnyArray) -> HostArray:
         one, sizes = table_at("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):
-            what = f"have at most one number for each further axis of `table` ({array.ndim - 2})"
-            raise wrong_value("index", what, plural(len(numbers), "number"))
+            requirement = (
+                f"have at most one number for each further axis of `table` ({array.ndim - 2})"
+            )
+            raise wrong_value("index", requirement, plural(len(numbers), "number"))
         one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
         return _where_seen(one) if drawn == "weights" else one
 
@@ -322,17 +324,17 @@ def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
     if isinstance(table, Mask | Bias):
         return "mask" if isinstance(table, Mask) else "bias"
     if not hasattr(table, "shape"):
-        what = "be an array, a `Mask` or a `Bias`, such as CausalMask() or ALiBiBias(8)"
-        raise wrong_type("table", what, shown(table))
-    is_mask = is_dtype(table.dtype, "bool", space_of(table=table).xp)
+        requirement = "be an array, a `Mask` or a `Bias`, such as CausalMask() or ALiBiBias(8)"
+        raise wrong_type("table", requirement, format_value(table))
+    is_mask = is_dtype(table.dtype, "bool", get_backend(table=table).xp)
     return "mask" if is_mask else number_kind
 
 
 def _where_seen(weights: HostArray) -> Array:
     """Return checked weights, NaN for a query that sees no key."""
     if not np.all((weights >= 0) & (weights <= 1 + _ROUNDING)):
-        came = f"numbers from {np.min(weights):g} to {np.max(weights):g}"
-        raise wrong_value("table", "be from 0 to 1", came, ' Pass kind="bias" for a bias.')
+        actual = f"numbers from {np.min(weights):g} to {np.max(weights):g}"
+        raise wrong_value("table", "be from 0 to 1", actual, ' Pass kind="bias" for a bias.')
     return np.where(np.max(weights, axis=1, keepdims=True) > 0, weights, np.nan)
 
 
@@ -378,13 +380,13 @@ def _cells(
     if not isinstance(table, Mask | Bias):
         array = pick(table)
         return array.shape, axes.block_means(array)
-    (start, stop), k_len = position_interval(**lengths, space=new_space())
+    (start, stop), k_len = position_interval(**lengths, backend=backend_for())
     rows, columns = axes.block_lengths((stop - start, k_len))
     numbers = rows * k_len  # to a row of cells
     if isinstance(table, Bias):
         like = table(1)  # positions have its library and device
-        space = space_of(bias=like)
-        keys = space.xp.arange(k_len, device=space.device)
+        backend = get_backend(bias=like)
+        keys = backend.xp.arange(k_len, device=backend.device)
         numbers = k_len * like.shape[2]
     step = rows * max(_NUMBERS_AT_ONCE // numbers, 1)
     cells: list[HostArray] = []
@@ -394,7 +396,7 @@ def _cells(
             some, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
         else:
             middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
-            queries = space.xp.asarray(middles.tolist(), device=space.device)
+            queries = backend.xp.asarray(middles.tolist(), device=backend.device)
             some, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
         cells.append(axes.block_means(pick(some), blocks))
     return (stop - start, k_len), np.concat(cells)
@@ -419,8 +421,10 @@ def _unit_vectors(encoding: AnyArray) -> HostArray:
     has_direction = np.isfinite(largest) & (largest > 0)
     if not np.all(has_direction):
         at = np.argmin(has_direction)
-        what = "hold finite numbers, not all of them zero, at each position"
-        raise wrong_value("encoding", what, f"a largest number of {largest[at]} at position {at}")
+        requirement = "hold finite numbers, not all of them zero, at each position"
+        raise wrong_value(
+            "encoding", requirement, f"a largest number of {largest[at]} at position {at}"
+        )
     # Squares of very large and very small numbers would overflow and vanish.
     table = table / largest
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
@@ -429,15 +433,15 @@ def _unit_vectors(encoding: AnyArray) -> HostArray:
 def _places(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, HostArray]:
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
-        what = "be an array, or the pair of latitudes and longitudes"
-        raise wrong_type("coordinates", what, plural(len(coordinates), "thing"))
+        requirement = "be an array, or the pair of latitudes and longitudes"
+        raise wrong_type("coordinates", requirement, plural(len(coordinates), "thing"))
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
     beyond = latitude[np.abs(latitude) > 90]
     if beyond.size:
-        what = "be latitudes from -90 to 90 degrees, before longitudes"
-        raise wrong_value("coordinates[0]", what, float(beyond[0]))
+        requirement = "be latitudes from -90 to 90 degrees, before longitudes"
+        raise wrong_value("coordinates[0]", requirement, float(beyond[0]))
     return latitude, np.where(np.abs(longitude) <= 180, longitude, (longitude + 180) % 360 - 180)
 
 
@@ -468,8 +472,8 @@ def _draw_map(
 
 def _draw_grid(ax: "Axes", cells: HostArray, longitude: HostArray, rows: HostArray) -> "AxesImage":
     """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
-    get_or_make = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
-    longitude, cells = longitude[get_or_make], cells[:, get_or_make]
+    get_or_compute = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
+    longitude, cells = longitude[get_or_compute], cells[:, get_or_compute]
     first = int(np.argmax(np.diff(longitude, append=longitude[0] + 360))) + 1
     columns = axes.edges_between(np.concat([longitude[first:], longitude[:first] + 360]))
     cells = np.roll(cells, -first, axis=1)

@@ -176,14 +176,14 @@ def _lines(ropes: Any) -> list[tuple[str, RoPE, dict[str, str]]]:
     """Return the label of each embedding, empty for a single one, it, and the style of its line."""
     if isinstance(ropes, RoPE):
         ropes = {"": ropes}
-    what = "be a RoPE, or a mapping of labels to RoPEs"
+    requirement = "be a RoPE, or a mapping of labels to RoPEs"
     if not isinstance(ropes, Mapping):
-        raise wrong_type("ropes", what, type_name(ropes))
+        raise wrong_type("ropes", requirement, type_name(ropes))
     if not ropes:
         raise wrong_value("ropes", "not be empty", "no RoPE")
     for label, rope in ropes.items():
         if not (isinstance(label, str) and isinstance(rope, RoPE)):
-            raise wrong_type("ropes", what, f"{type_name(rope)} at {label!r}")
+            raise wrong_type("ropes", requirement, f"{type_name(rope)} at {label!r}")
     # Matplotlib leaves labels that begin with "_" out of its legends.
     labels = (f" {label}" if label.startswith("_") else label for label in ropes)
     return list(zip(labels, ropes.values(), cycle(_STYLES), strict=False))

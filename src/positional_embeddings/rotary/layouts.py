@@ -5,8 +5,8 @@ from typing import Any, Literal, get_args
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace
 
 Layout = Literal["half", "interleaved"]
@@ -38,10 +38,10 @@ def split_pairs(x: Array, axis: int, layout: str, pairs: int) -> tuple[Array, Ar
 def join_pairs(first: Array, second: Array, axis: int, layout: str, xp: Namespace) -> Array:
     """Put the first and the second features of all pairs together; undoes `halves`."""
     half, is_half = first.shape[axis], layout == "half"
-    is_known = all(map(checks.is_known, first.shape))
-    if is_known and (is_half or 0 in first.shape):
+    is_static = all(map(checks.is_static, first.shape))
+    if is_static and (is_half or 0 in first.shape):
         return xp.concat([first, second], axis=axis)
-    if is_known:
+    if is_static:
         shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
         return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
     # dask can neither concatenate nor reshape arrays of unknown lengths.
@@ -85,7 +85,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> neg_half(np.asarray([1, 2, 3, 4]))
     array([-3, -4,  1,  2])
     """
-    return _quarter_turn(x, axis, "half", space_of(x=x).xp)
+    return _quarter_turn(x, axis, "half", get_backend(x=x).xp)
 
 
 def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
@@ -121,7 +121,7 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> rotate_pairs(np.asarray([1, 2, 3, 4, 5]))
     array([-2,  1, -4,  3,  5])
     """
-    return _quarter_turn(x, axis, "interleaved", space_of(x=x).xp)
+    return _quarter_turn(x, axis, "interleaved", get_backend(x=x).xp)
 
 
 def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
@@ -144,7 +144,7 @@ def rotated_features(rotary_dim: int, features: int, most: str) -> int:
     """Return the number of rotated features after checking it; `most` says what bounds it."""
     rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotated > features:
-        raise wrong_value("rotary_dim", f"be at most {most}", shown(rotated))
+        raise wrong_value("rotary_dim", f"be at most {most}", format_value(rotated))
     return rotated
 
 
@@ -205,7 +205,7 @@ def convert_layout(
     >>> convert_layout(np.asarray([0, 2, 1, 3]), "half", "interleaved", axis=0)
     array([0, 1, 2, 3])
     """
-    space = space_of(array=array)
+    backend = get_backend(array=array)
     checks.choice("source", source, LAYOUTS)
     checks.choice("target", target, LAYOUTS)
     axis = axes.axis_of("axis", axis, array.ndim, "array")
@@ -221,18 +221,18 @@ def convert_layout(
     for old, new in zip(*places, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
-    index: Array = space.xp.asarray(entries, dtype=space.integer, device=space.device)
-    return space.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
+    index: Array = backend.xp.asarray(entries, dtype=backend.integer, device=backend.device)
+    return backend.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
 
 
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
     """Return the number of pairs of each coordinate."""
     if sections is None:
         return None
-    pairs = checks.several("sections", sections, checks.positive_integer)
+    pairs = checks.sequence_of("sections", sections, checks.positive_integer)
     if sum(pairs) != rotary_dim // 2:
-        what = f"add up to {rotary_dim // 2}, half of the rotated features"
-        raise wrong_value("sections", what, pairs)
+        requirement = f"add up to {rotary_dim // 2}, half of the rotated features"
+        raise wrong_value("sections", requirement, pairs)
     return pairs
 
 
@@ -242,7 +242,9 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
     if order == "contiguous":
         return tuple(c for c, n in enumerate(sections) for _ in range(n))
     if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
-        what = "have as many pairs for the first coordinate as for any other in strided order"
-        raise wrong_value("sections", what, tuple(sections))
+        requirement = (
+            "have as many pairs for the first coordinate as for any other in strided order"
+        )
+        raise wrong_value("sections", requirement, tuple(sections))
     # The first coordinate has what the others, one pair of each at a time, leave.
     return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))

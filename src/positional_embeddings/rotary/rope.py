@@ -15,9 +15,9 @@ from positional_embeddings.angles.frequencies import Frequencies, geometric_freq
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import call_key, keep, read_only
+from positional_embeddings.arrays.caching import call_key, read_only, remember
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -33,7 +33,7 @@ from positional_embeddings.rotary.rotate import (
     check_installed,
     plan_rotation,
     rotate,
-    rotate_doubled,
+    rotate_full_width,
 )
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.tables import RotaryTables
@@ -183,8 +183,8 @@ class RoPE(checks.CheckedDataclass):
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
         if self.sections and coordinates and self.section_frequencies == "restart":
             if self.scaling is not None:
-                what = "be None with section_frequencies='restart'"
-                raise wrong_value("scaling", what, shown(self.scaling))
+                requirement = "be None with section_frequencies='restart'"
+                raise wrong_value("scaling", requirement, format_value(self.scaling))
             parts = [geometric_frequencies(2 * n, self.base, self.scale) for n in self.sections]
             return frequencies.merge(parts, coordinates), 1.0
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
@@ -260,22 +260,24 @@ class RoPE(checks.CheckedDataclass):
         """Check the arrays of a call, and return how it rotates, and by what."""
         key = call_key(x, out, positions)
         plan = self._tables.plans.get(key) or self._plan(key, x, positions, out=out)
-        doubled = plan.rotator is rotate_doubled
-        cos, sin = self._tables.at(plan.x_axes, positions, offset, plan.space, doubled=doubled)
+        full_width = plan.kernel is rotate_full_width
+        cos, sin = self._tables.at(
+            plan.x_axes, positions, offset, plan.backend, full_width=full_width
+        )
         return plan, cos, sin
 
     def _plan(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
     ) -> RotationPlan:
         """Check the arrays of a call, and return how it rotates."""
-        space = space_of(x=x, **namespace.drop_none(**{name: positions, "out": out}))
-        x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
-        x_axes = self._tables.with_positions(x_axes, positions, space, name, for_heads=True)
+        backend = get_backend(x=x, **namespace.drop_none(**{name: positions, "out": out}))
+        x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
+        x_axes = self._tables.with_positions(x_axes, positions, backend, name, for_heads=True)
         others = () if positions is None else (positions,)
-        plan = plan_rotation(x_axes.feature, self, space, x, out, *others)._replace(x_axes=x_axes)
+        plan = plan_rotation(x_axes.feature, self, backend, x, out, *others)._replace(x_axes=x_axes)
         # The values of positions in half precision are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
-            keep(self._tables.plans, key, plan)
+            remember(self._tables.plans, key, plan)
         return plan
 
     def tables(
@@ -329,18 +331,20 @@ class RoPE(checks.CheckedDataclass):
         """
         given: Any = positions
         if isinstance(given, list | tuple | range):
-            space = new_space(xp, device)
-            numbers = checks.several("positions", given)
-            farthest = dtypes.largest_integer(space.integer, space.xp)
+            backend = backend_for(xp, device)
+            numbers = checks.sequence_of("positions", given)
+            farthest = dtypes.largest_integer(backend.integer, backend.xp)
             if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
-                raise wrong_value("positions", f"hold positions within {farthest}", shown(wrong))
-            given = space.xp.asarray(numbers, dtype=space.integer, device=space.device)
+                raise wrong_value(
+                    "positions", f"hold positions within {farthest}", format_value(wrong)
+                )
+            given = backend.xp.asarray(numbers, dtype=backend.integer, device=backend.device)
         else:
-            space = space_of(positions=given)
+            backend = get_backend(positions=given)
             checks.left_out("where `positions` is an array", wrong_type, xp=xp, device=device)
-        space = space.computing_in(checks.float_dtype(dtype, space.default_float, space))
+        backend = backend.computing_in(checks.float_dtype(dtype, backend.default_float, backend))
         order: axes.Order = "F" if axes.is_last(self) else "C"
-        return RotaryTables(self, self._tables.at_positions(given, order, space))
+        return RotaryTables(self, self._tables.at_positions(given, order, backend))
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
         """Rotate what is rotated already, such as cached keys, to other positions.
@@ -370,16 +374,16 @@ class RoPE(checks.CheckedDataclass):
         is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
         number = _checked_shift(delta) if is_number else 0
         if not (is_number or delta.shape):  # one for all positions
-            space = space_of(x=x, delta=delta)
-            x_axes = axes.input_axes(x, space, self, "head_size", complex_pairs=True)
+            backend = get_backend(x=x, delta=delta)
+            x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
             seq_len = axes.length(x, x_axes.seq)
-            delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+            delta = backend.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
         plan = self._plan(None, x, None if is_number else delta, "delta")
-        space, x_axes = plan.space, plan.x_axes
+        backend, x_axes = plan.backend, plan.x_axes
         if is_number:
-            cos, sin = self._tables.at_number(number, x_axes, space)
+            cos, sin = self._tables.at_number(number, x_axes, backend)
         else:
-            cos, sin = self._tables.at(x_axes, delta, 0, space)
+            cos, sin = self._tables.at(x_axes, delta, 0, backend)
         return rotate(x, cos, sin, plan, divisor=self.attention_factor)
 
     @classmethod
@@ -538,5 +542,5 @@ def _checked_shift(delta: Any) -> float:
     """Return a number of positions, as an int if it is whole, which is exact."""
     number = checks.finite_number("delta", delta)
     if abs(number) > FARTHEST_SHIFT:
-        raise wrong_value("delta", "be within 2**60 positions", shown(number))
+        raise wrong_value("delta", "be within 2**60 positions", format_value(number))
     return int(number) if number == int(number) else number

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import type_name, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
@@ -109,10 +109,10 @@ def apply_rope(
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     options = RotaryOptions(layout, rotary_dim, feature_axis)
-    space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
-    alignment = _alignment(x, cos, sin, options, space)
-    plan = plan_rotation(alignment.feature, options, space, x, out, cos, sin)
-    cos, sin = _align_tables(cos, sin, alignment, space, out)
+    backend = get_backend(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+    alignment = _alignment(x, cos, sin, options, backend)
+    plan = plan_rotation(alignment.feature, options, backend, x, out, cos, sin)
+    cos, sin = _align_tables(cos, sin, alignment, backend, out)
     return rotate(x, cos, sin, plan, inverse=inverse, out=out)
 
 
@@ -134,10 +134,12 @@ class Alignment(NamedTuple):
     shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
 
 
-def _alignment(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: Space) -> Alignment:
+def _alignment(
+    x: Array, cos: Array, sin: Array, options: RotaryOptions, backend: Backend
+) -> Alignment:
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
-    checks.floating(space.xp, x=x)
-    checks.real_floating(space.xp, cos=cos, sin=sin)
+    checks.floating(backend.xp, x=x)
+    checks.real_floating(backend.xp, cos=cos, sin=sin)
     (feature_axis,) = axes.given_or_first({"feature_axis": options.feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = dtypes.is_complex(x.dtype)
@@ -156,18 +158,18 @@ def _alignment(x: Array, cos: Array, sin: Array, options: RotaryOptions, space: 
 
 
 def _align_tables(
-    cos: Array, sin: Array, alignment: Alignment, space: Space, out: Array
+    cos: Array, sin: Array, alignment: Alignment, backend: Backend, out: Array
 ) -> tuple[Array, Array]:
     """Return tables with the axes of `x`, in the dtype that it is rotated in."""
     # What is written to `out` must not change what is still to be read of them.
-    copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
+    copy = out is not None and (backend.shares_memory(out, cos) or backend.shares_memory(out, sin))
     cos = cos if alignment.cos_index is ... else cos[alignment.cos_index]
     sin = sin if alignment.sin_index is ... else sin[alignment.sin_index]
-    if copy or not cos.dtype == sin.dtype == space.dtype:
-        with space.compute_context(cos):
-            cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
+    if copy or not cos.dtype == sin.dtype == backend.dtype:
+        with backend.compute_context(cos):
+            cos, sin = (backend.xp.astype(table, backend.dtype, copy=copy) for table in (cos, sin))
     if alignment.shape is not None:
-        cos, sin = (space.xp.broadcast_to(table, alignment.shape) for table in (cos, sin))
+        cos, sin = (backend.xp.broadcast_to(table, alignment.shape) for table in (cos, sin))
     return cos, sin
 
 
@@ -182,9 +184,9 @@ def _align_table(
     index: Any = ...
     if lacking > 0 and sum(n != 1 for n in shape) > 2:
         # Which axis of `x` the third one belongs to would be a guess.
-        what = f"have at most 2 axes that are not 1, or all {len(x_shape)} of `x`"
-        came = f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]"
-        raise wrong_value(name, what, came)
+        requirement = f"have at most 2 axes that are not 1, or all {len(x_shape)} of `x`"
+        actual = f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]"
+        raise wrong_value(name, requirement, actual)
     if lacking > 0 and shape and axis == 0:
         aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
     elif lacking > 0 and shape and axis == len(x_shape) - 1:
@@ -201,16 +203,16 @@ def _align_table(
 
 # What rotates `x` into `out`: called with x, cos, sin, out, the `RotationPlan`, and the sign of the
 # angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
-Rotator = Callable[..., None]
+RotationKernel = Callable[..., None]
 
 
 class RotationPlan(NamedTuple):
     """How a call rotates: what its arrays tell by their dtypes, shapes and strides."""
 
-    space: Space
+    backend: Backend
     axis: int  # of the features
     layout: str
-    rotator: Rotator | None  # None if the result cannot be written part by part
+    kernel: RotationKernel | None  # None if the result cannot be written part by part
     x_axes: Any = None  # of a `RoPE`, the `axes.InputAxes`
 
 
@@ -218,7 +220,7 @@ class RotationPlan(NamedTuple):
 HOST_BLOCK_PAIRS = 2**14
 ACCELERATOR_BLOCK_PAIRS = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
-MOST_DOUBLED_NUMBERS = 2**16
+MAX_FULL_WIDTH_SIZE = 2**16
 # From this size on a result is written past the caches, which cannot hold both it and `x`.
 STREAMED_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
@@ -233,52 +235,52 @@ def check_installed() -> None:
 
 
 def plan_rotation(
-    axis: int, options: Any, space: Space, x: Array, out: Array, *others: Array
+    axis: int, options: Any, backend: Backend, x: Array, out: Array, *others: Array
 ) -> RotationPlan:
     """Check `out`, and return how a call rotates, whose other arrays have been checked.
 
     The options are a `RoPE` or `RotaryOptions`; the others are tables or positions.
     """
     if out is not None:
-        checks.output(out, x, space)
-    rotator = rotator_for(x, axis, options, space, *others, out=out)
-    return RotationPlan(space, axis, options.layout, rotator)
+        checks.output(out, x, backend)
+    kernel = choose_kernel(x, axis, options, backend, *others, out=out)
+    return RotationPlan(backend, axis, options.layout, kernel)
 
 
-def rotator_for(
-    x: Array, axis: int, options: Any, space: Space, *others: Array, out: Array = None
-) -> Rotator | None:
+def choose_kernel(
+    x: Array, axis: int, options: Any, backend: Backend, *others: Array, out: Array = None
+) -> RotationKernel | None:
     """Return what rotates an array fastest, None if its result cannot be written part by part.
 
     The result depends on the others, too: the tables, or what they are made of.
     """
-    if kernel := kernel_for(x, space, out, fused=options.fused):
+    if kernel := compiled_kernel_for(x, backend, out, fused=options.fused):
         return kernel
-    if not space.supports_inplace(x, *others):
+    if not backend.supports_inplace(x, *others):
         return None
     if dtypes.is_complex(x.dtype):
         return _rotate_complex
     is_whole = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
-    is_few = space.xp is np and 0 < x.size <= MOST_DOUBLED_NUMBERS
+    is_few = backend.xp is np and 0 < x.size <= MAX_FULL_WIDTH_SIZE
     if is_few and is_whole and x.dtype in (np.float32, np.float64):
-        return rotate_doubled
+        return rotate_full_width
     return _rotate_blocks
 
 
-def kernel_for(
-    x: Array, space: Space, out: Array = None, *, fused: bool | None = None
-) -> Rotator | None:
+def compiled_kernel_for(
+    x: Array, backend: Backend, out: Array = None, *, fused: bool | None = None
+) -> RotationKernel | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
     None if `fused` is False. If it is True there must be one, except for complex numbers.
     """
     if fused is False:
         return None
-    kernel, unfit = _kernel_of(x, space), x
-    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, space)):
+    kernel, unfit = _kernel_of(x, backend), x
+    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, backend)):
         kernel, unfit = None, out
     if kernel is None and fused and not dtypes.is_complex(unfit.dtype):
-        if space.rotation_kernel == "numba" and find_spec("numba") is None:
+        if backend.rotation_kernel == "numba" and find_spec("numba") is None:
             message = f"`fused=True` needs {_NUMBA}, which is not installed."
             raise ImportError(message)
         message = (
@@ -288,22 +290,22 @@ def kernel_for(
         )
         raise TypeError(message)
     # In place, a cache has what is written.
-    if kernel and out is not x and space.xp is np and x.nbytes >= STREAMED_BYTES:
+    if kernel and out is not x and backend.xp is np and x.nbytes >= STREAMED_BYTES:
         return partial(kernel, stream=True)
     return kernel
 
 
-def _kernel_of(x: Array, space: Space) -> Rotator | None:
-    if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
+def _kernel_of(x: Array, backend: Backend) -> RotationKernel | None:
+    if backend.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
         return numpy_kernel(x.dtype)
-    is_cupy = space.rotation_kernel == "cupy"
+    is_cupy = backend.rotation_kernel == "cupy"
     rotates = is_cupy and dtypes.dtype_name(x.dtype) in cupy_kernel.DTYPES
     return cupy_kernel.rotate_cupy if rotates else None
 
 
 @cache
 @finished_before_forks
-def numpy_kernel(dtype: Dtype) -> Rotator | None:
+def numpy_kernel(dtype: Dtype) -> RotationKernel | None:
     """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
     try:
         import positional_embeddings.rotary.kernels.numba_kernel as kernel  # noqa: PLC0415 - slow
@@ -325,19 +327,20 @@ def rotate(
     """Rotate the first pairs of `x`, as many as the tables have.
 
     The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
-    may be `x`, but shares no memory with the tables. Doubled tables are for `rotate_doubled` alone.
+    may be `x`, but shares no memory with the tables. Only `rotate_full_width` takes tables of full
+    width.
     """
-    space, axis, layout, rotator, _ = plan
-    with space.compute_context(x):
+    backend, axis, layout, kernel, _ = plan
+    with backend.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
-        if rotator is None:
-            rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-            result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, space)
+        if kernel is None:
+            rotate_whole = _rotate_chunks if backend.is_chunked else _rotate_traced
+            result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, backend)
         else:
-            is_new = out is None or space.shares_memory(out, x)
-            result = space.xp.empty_like(x) if is_new else out
-            rotator(x, cos, sin, result, plan, -1 if inverse else 1)
+            is_new = out is None or backend.shares_memory(out, x)
+            result = backend.xp.empty_like(x) if is_new else out
+            kernel(x, cos, sin, result, plan, -1 if inverse else 1)
             rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
             if rotated < x.shape[axis] and result is not x:
                 others = (*(slice(None),) * axis, slice(rotated, None), ...)
@@ -348,7 +351,7 @@ def rotate(
         return out  # type: ignore[no-any-return]
 
 
-def rotate_doubled(
+def rotate_full_width(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
@@ -358,7 +361,7 @@ def rotate_doubled(
     """
     axis = plan.axis
     if cos.shape[axis] < x.shape[axis]:
-        cos, sin = double_tables(cos, sin, axis)
+        cos, sin = full_width_tables(cos, sin, axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
@@ -370,7 +373,7 @@ def rotate_doubled(
         out += swapped
 
 
-def double_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
+def full_width_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
     """Return tables for all features of the half layout: [cos, cos] and [-sin, sin]."""
     return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
 
@@ -378,12 +381,12 @@ def double_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray,
 def _rotate_complex(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
-    space, axis = plan.space, plan.axis
+    backend, axis = plan.backend, plan.axis
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
-    phasors = _phasors(cos, sign * sin, x.dtype, space.xp)
-    if space.takes_out:
-        space.xp.multiply(part, phasors, out=to)
+    phasors = _phasors(cos, sign * sin, x.dtype, backend.xp)
+    if backend.supports_out:
+        backend.xp.multiply(part, phasors, out=to)
     else:
         to[...] = part * phasors
     if rest is not None:
@@ -394,17 +397,17 @@ def _rotate_blocks(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
-    space, axis, layout, *_ = plan
+    backend, axis, layout, *_ = plan
     pairs, before = cos.shape[axis], None
     parts = [half for a in (x, out) for half in layouts.split_pairs(a, axis, layout, pairs)]
     if sign < 0:
         parts = [parts[1], parts[0], parts[3], parts[2]]
-    for block, table_block in _blocks(x, cos, axis, space):
+    for block, table_block in _blocks(x, cos, axis, backend):
         first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
-            c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
+            c, s = (_repeated(table[table_block], first, backend) for table in (cos, sin))
             before = table_block, first.shape
-        first, second = (space.astype(part, c.dtype) for part in (first, second))
+        first, second = (backend.astype(part, c.dtype) for part in (first, second))
         rotated_first = first * c
         rotated_first -= second * s
         rotated_second = second * c
@@ -413,9 +416,9 @@ def _rotate_blocks(
         to_second[...] = rotated_second
 
 
-def _repeated(table: Array, block: Array, space: Space) -> Array:
+def _repeated(table: Array, block: Array, backend: Backend) -> Array:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or space.xp is not np:
+    if table.shape == block.shape or backend.xp is not np:
         return table
     repeated = np.empty_like(block, dtype=table.dtype)
     repeated[...] = table
@@ -426,7 +429,7 @@ def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Array:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
-def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[Any, Any]]:
+def _blocks(x: Array, table: Array, axis: int, backend: Backend) -> Iterator[tuple[Any, Any]]:
     """Yield where the blocks of pairs of `x` are, and where the table has their angles.
 
     Within a block they follow the order of memory, and blocks that need the same part
@@ -434,12 +437,12 @@ def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[A
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
     most = HOST_BLOCK_PAIRS
-    if prod(shape) > most and not space.is_on_host(x):
+    if prod(shape) > most and not backend.is_on_host(x):
         most = ACCELERATOR_BLOCK_PAIRS
     if prod(shape) <= most:
         yield (...,), ...
         return
-    strides = space.strides(x)
+    strides = backend.strides(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
@@ -452,41 +455,45 @@ def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[A
         yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
-def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
+def _rotate_chunks(
+    x: Array, cos: Array, sin: Array, axis: int, layout: str, backend: Backend
+) -> Array:
     """Rotate each chunk in one task; the features become one chunk."""
-    chunks = space.chunks(x)
+    chunks = backend.chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
-    if not all(checks.is_known(n) for lengths in others.values() for n in lengths):
-        return _rotate_traced(x, cos, sin, axis, layout, space)
-    x = space.rechunk(x, {axis: (x.shape[axis],)})
+    if not all(checks.is_static(n) for lengths in others.values() for n in lengths):
+        return _rotate_traced(x, cos, sin, axis, layout, backend)
+    x = backend.rechunk(x, {axis: (x.shape[axis],)})
     others[axis] = (cos.shape[axis],)
-    tables = [space.rechunk(table, others) for table in (cos, sin)]
+    tables = [backend.rechunk(table, others) for table in (cos, sin)]
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
-    options = {"chunks": space.chunks(x), "dtype": x.dtype, "name": "rotate"}
-    return space.map_chunks(rotate_chunk, x, *tables, **options)
+    options = {"chunks": backend.chunks(x), "dtype": x.dtype, "name": "rotate"}
+    return backend.map_chunks(rotate_chunk, x, *tables, **options)
 
 
 def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Array:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
-    space = space_of(x=x)
-    with space.compute_context(x):
-        as_x = {"dtype": space.dtype, "device": space.device}
-        cos, sin = (space.xp.asarray(table, **as_x) for table in (cos, sin))
+    backend = get_backend(x=x)
+    with backend.compute_context(x):
+        as_x = {"dtype": backend.dtype, "device": backend.device}
+        cos, sin = (backend.xp.asarray(table, **as_x) for table in (cos, sin))
     options = RotaryOptions(layout, 2 * cos.shape[axis], axis)
-    rotator = rotator_for(x, axis, options, space, cos, sin)
-    return rotate(x, cos, sin, RotationPlan(space, axis, layout, rotator))
+    kernel = choose_kernel(x, axis, options, backend, cos, sin)
+    return rotate(x, cos, sin, RotationPlan(backend, axis, layout, kernel))
 
 
-def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
+def _rotate_traced(
+    x: Array, cos: Array, sin: Array, axis: int, layout: str, backend: Backend
+) -> Array:
     """Rotate everything in one expression, which JAX and dask fuse."""
-    xp, pairs = space.xp, cos.shape[axis]
+    xp, pairs = backend.xp, cos.shape[axis]
     is_complex = dtypes.is_complex(x.dtype)
     rotated, rest = layouts.cut_along(x, axis, pairs if is_complex else 2 * pairs)
     if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
-        wide = space.astype(rotated, cos.dtype)
+        wide = backend.astype(rotated, cos.dtype)
         first, second = layouts.split_pairs(wide, axis, layout, pairs)
         both = first * cos - second * sin, second * cos + first * sin
-        rotated = space.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
+        rotated = backend.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

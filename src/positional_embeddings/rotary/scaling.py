@@ -13,9 +13,9 @@ from typing import Annotated, Any, Protocol
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.kept import host_cache
-from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
+from positional_embeddings.arrays.caching import cached_constant
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 
 Scaled = tuple[HostArray, float]
 
@@ -32,7 +32,7 @@ def _zero_or_positive(name: str, value: Array) -> float:
     return checks.finite_number(name, value) and checks.positive_number(name, value)
 
 
-_positive_numbers = partial(checks.several, check=checks.positive_number, what="numbers")
+_positive_numbers = partial(checks.sequence_of, check=checks.positive_number, requirement="numbers")
 
 
 def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
@@ -136,7 +136,7 @@ def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> H
     dim = 2 * _unscaled(dim, base, seq_len).size
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
-    with quiet():
+    with ignore_fp_errors():
         enlarged = float(base * np.float64(factor) ** (dim / (dim - 2)))
     if not 0 < enlarged < math.inf:
         raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
@@ -356,8 +356,8 @@ class LongRoPEScaling(checks.CheckedDataclass):
         if factor <= 1:
             return 1.0
         if original == 1:
-            what = "be 2 or more, or `attention_factor` given: its logarithm divides"
-            raise wrong_value("original_max_position", what, original)
+            requirement = "be 2 or more, or `attention_factor` given: its logarithm divides"
+            raise wrong_value("original_max_position", requirement, original)
         return math.sqrt(1 + math.log(factor) / math.log(original))
 
 
@@ -367,7 +367,9 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
         frequencies, factor = scaled
         numbers = [float(frequency) for frequency in frequencies]
     except (TypeError, ValueError):
-        raise wrong_type("scaling", "return frequencies and a factor", shown(scaled)) from None
+        raise wrong_type(
+            "scaling", "return frequencies and a factor", format_value(scaled)
+        ) from None
     if len(numbers) != dim // 2 or not all(map(math.isfinite, numbers)):
         raise wrong_value("scaling", f"return {dim // 2} finite frequencies", numbers)
     return numbers, float(checks.positive_number("attention_factor", factor))
@@ -378,8 +380,8 @@ def scaled_frequencies(
 ) -> tuple[list[float], float]:
     """Return the checked frequencies and the attention factor of a scaling."""
     if not callable(scaling) or isinstance(scaling, type):
-        what = "be a function such as LinearScaling(4.0), or None"
-        raise wrong_type("scaling", what, shown(scaling))
+        requirement = "be a function such as LinearScaling(4.0), or None"
+        raise wrong_type("scaling", requirement, format_value(scaling))
     name = next((name for name, kind in SCALINGS.items() if type(scaling) is kind), None)
     if name is not None:
         options = tuple(getattr(scaling, field.name) for field in fields(scaling))
@@ -387,11 +389,11 @@ def scaled_frequencies(
     return checked_scaling(scaling(dim, base, seq_len), dim)
 
 
-@host_cache
+@cached_constant
 def _scaled_frequencies(
     name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:
-    with quiet():  # an error below
+    with ignore_fp_errors():  # an error below
         scaled = SCALINGS[name](*options)(dim, base, seq_len)
     return checked_scaling(scaled, dim)
 

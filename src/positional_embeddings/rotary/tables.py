@@ -3,16 +3,21 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from positional_embeddings.angles.pages import expand
+from positional_embeddings.angles.pages import align_tables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import call_key, frozen_copy, remember
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_type
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.kept import call_key, frozen_copy, keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, drop_none, np
-from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.rotate import double_tables, plan_rotation, rotate, rotate_doubled
+from positional_embeddings.rotary.rotate import (
+    full_width_tables,
+    plan_rotation,
+    rotate,
+    rotate_full_width,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +63,12 @@ class RotaryTables(ArrayDataclass):
     @property
     def cos(self) -> Any:
         """Cosines (pairs, ...), or (..., pairs) if features come after positions in the rope."""
-        return self._with_features(0, space_of(tables=self.cos_sin).xp)
+        return self._with_features(0, get_backend(tables=self.cos_sin).xp)
 
     @property
     def sin(self) -> Any:
         """Sines in the shape of `cos`."""
-        return self._with_features(1, space_of(tables=self.cos_sin).xp)
+        return self._with_features(1, get_backend(tables=self.cos_sin).xp)
 
     def __call__(self, x: ArrayT, /, *, inverse: bool = False, out: ArrayT | None = None) -> ArrayT:
         """Rotate queries or keys to the positions of the tables.
@@ -99,27 +104,27 @@ class RotaryTables(ArrayDataclass):
         if prepared := self._plans.get(key):  # which another thread may drop
             return prepared  # type: ignore[no-any-return]
         tables = self.cos_sin
-        space = space_of(x=x, tables=tables, **drop_none(out=out))
-        x_axes = self._input_axes(x, space)
-        plan = plan_rotation(x_axes.feature, self.rope, space, x, out, tables)
-        with space.compute_context(x):
-            tables = space.astype(tables, space.dtype)
-            tables = axes.repeat_for_heads(tables, x_axes.repeats, space)
-            cos, sin = expand(tables, x_axes, space)
-        if plan.rotator is rotate_doubled:
-            cos, sin = double_tables(cos, sin, x_axes.feature)
+        backend = get_backend(x=x, tables=tables, **drop_none(out=out))
+        x_axes = self._input_axes(x, backend)
+        plan = plan_rotation(x_axes.feature, self.rope, backend, x, out, tables)
+        with backend.compute_context(x):
+            tables = backend.astype(tables, backend.dtype)
+            tables = axes.repeat_for_heads(tables, x_axes.repeats, backend)
+            cos, sin = align_tables(tables, x_axes, backend)
+        if plan.kernel is rotate_full_width:
+            cos, sin = full_width_tables(cos, sin, x_axes.feature)
         # What CuPy copies stays with the stream that copied it.
-        if space.xp is np or tables is self.cos_sin:
-            keep(self._plans, key, (plan, cos, sin))
+        if backend.xp is np or tables is self.cos_sin:
+            remember(self._plans, key, (plan, cos, sin))
         return plan, cos, sin
 
-    def _input_axes(self, x: Array, space: Space) -> axes.InputAxes:
+    def _input_axes(self, x: Array, backend: Backend) -> axes.InputAxes:
         """Check an array, and return where the features and the positions of the tables are."""
-        x_axes = axes.input_axes(x, space, self.rope, "head_size", complex_pairs=True)
-        if space.dtype != self.cos_sin.dtype and space.dtype == space.xp.float64:
-            came = dtypes.dtype_name(x.dtype)
+        x_axes = axes.input_axes(x, backend, self.rope, "head_size", complex_pairs=True)
+        if backend.dtype != self.cos_sin.dtype and backend.dtype == backend.xp.float64:
+            actual = dtypes.dtype_name(x.dtype)
             hint = " Make tables with dtype= of `x`."
-            raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
+            raise wrong_type("x", "have the dtype of the tables, float32, or less", actual, hint)
         shape = tuple(self.cos_sin.shape)[2:]
         heads = axes.repeats_of_positions(shape, x_axes)
         return x_axes.with_positions(shape, "positions", heads)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import AnyArray, Dtype
 
 
@@ -63,17 +63,17 @@ def xpos_scale(
     array([[1.   , 0.286],
            [1.   , 0.643]])
     """
-    space = space_of(positions=positions)
-    xp, wide = space.xp, space.widest
-    checks.positions("positions", positions, space)
+    backend = get_backend(positions=positions)
+    xp, wide = backend.xp, backend.widest
+    checks.positions("positions", positions, backend)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)
     gamma = checks.positive_number("gamma", gamma)
     center = checks.finite_number("center", center)
-    dtype = checks.feature_dtype(positions, dtype, space)
+    dtype = checks.feature_dtype(positions, dtype, backend)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
-    zeta = xp.asarray(zetas, dtype=wide, device=space.device)
-    with space.compute_context(positions):
-        power = (space.astype(positions, wide) - center) / scale_base
+    zeta = xp.asarray(zetas, dtype=wide, device=backend.device)
+    with backend.compute_context(positions):
+        power = (backend.astype(positions, wide) - center) / scale_base
         factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
-        return space.astype(factors, dtype)
+        return backend.astype(factors, dtype)

@@ -1,6 +1,6 @@
 """Estimators for scikit-learn: encodings as columns, and attention as a regressor.
 
-Optional: no other room imports this one, and scikit-learn is the extra "sklearn".
+Optional: no other package imports this one, and scikit-learn is the extra "sklearn".
 """
 
 try:

@@ -13,9 +13,9 @@ from sklearn.utils._array_api import check_same_namespace
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.dates import Times, time_zone_of, times_of
 from positional_embeddings.times.named import ENCODINGS, Coordinate
@@ -186,15 +186,17 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
         names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
-        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
-            if came != fitted:
-                what = f"hold {fitted} in column {name!r}, as in fit"
-                if "numbers" in (came, fitted):
-                    raise wrong_type("X", what, came)
-                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
+        for name, actual, fitted in zip(names, kinds, self._kinds, strict=True):
+            if actual != fitted:
+                requirement = f"hold {fitted} in column {name!r}, as in fit"
+                if "numbers" in (actual, fitted):
+                    raise wrong_type("X", requirement, actual)
+                raise wrong_value(
+                    "X", requirement, actual, " Convert them, or name a zone by `time_zone`."
+                )
         blocks = self._features.encode(columns)
         check_same_namespace(blocks[0], self, attribute="_block", method="transform")
-        xp = space_of(X=blocks[0]).xp
+        xp = get_backend(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
@@ -236,8 +238,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 if not is_given and known[name].default is Parameter.empty:
                     raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
             elif is_given:
-                what = f"be left out with encoding {encoding!r}, which does not use it"
-                raise wrong_value(name, what, shown(value))
+                requirement = f"be left out with encoding {encoding!r}, which does not use it"
+                raise wrong_value(name, requirement, format_value(value))
         return encoding, options
 
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
@@ -251,9 +253,9 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
         if "dates" not in kinds:
             if zone is not None:
-                what = "be None for columns of numbers"
-                raise wrong_value("time_zone", what, shown(self.time_zone))
-            with quiet():
+                requirement = "be None for columns of numbers"
+                raise wrong_value("time_zone", requirement, format_value(self.time_zone))
+            with ignore_fp_errors():
                 x = validate_data(self, table, reset=reset, **_numbers(table))
             return self._present([x[:, j] for j in range(x.shape[1])])
         validate_data(self, table, reset=reset, skip_check_array=True)
@@ -266,7 +268,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 frames.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **_numbers(values)}
-                with quiet():
+                with ignore_fp_errors():
                     column = check_array(values, input_name=place, **options)
             columns.append(column)
         return self._present(columns)
@@ -275,19 +277,22 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return columns, after a check that nothing is missing, unless it may be."""
         hint = ' Fill them, as by GapFiller, or pass missing="pass" for features of NaN.'
         for i, x in enumerate(columns if self.missing == "error" else ()):
-            space = space_of(x=x.wall if isinstance(x, Times) else x)
-            gaps = np.isnat(x.wall) if isinstance(x, Times) else space.xp.isnan(x)
-            if space.is_true(space.xp.any(gaps)):
-                name, what = f"X[{_check_feature_names_in(self)[i]!r}]", "have no missing values"
-                raise wrong_value(name, what, "NaN or NaT", hint)
+            backend = get_backend(x=x.wall if isinstance(x, Times) else x)
+            gaps = np.isnat(x.wall) if isinstance(x, Times) else backend.xp.isnan(x)
+            if backend.concrete_bool(backend.xp.any(gaps)):
+                name, requirement = (
+                    f"X[{_check_feature_names_in(self)[i]!r}]",
+                    "have no missing values",
+                )
+                raise wrong_value(name, requirement, "NaN or NaT", hint)
         return columns
 
 
 def _numbers(table: Any) -> dict[str, Any]:
     """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
     is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
-    space = space_of(X=table) if is_dispatched else new_space()
-    return {"dtype": [space.widest, space.xp.float32], "ensure_all_finite": "allow-nan"}
+    backend = get_backend(X=table) if is_dispatched else backend_for()
+    return {"dtype": [backend.widest, backend.xp.float32], "ensure_all_finite": "allow-nan"}
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

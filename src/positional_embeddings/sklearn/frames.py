@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import (
-    shown,
+    format_value,
     type_name,
     warn_caller,
     wrong_type,
@@ -159,13 +159,13 @@ def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
 
 def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
     """Check that the same columns hold times as in `fit`, with zones or without."""
-    expected, came = (
+    expected, actual = (
         [f"column {j}{' with a zone' if c.zone else ''}" for j, c in enumerate(some) if c.is_time]
         for some in (fitted, columns)
     )
-    if expected != came:
-        what = f"have times as in `fit`, in {' and '.join(expected) or 'no column'}"
-        raise wrong_value(name, what, f"them in {' and '.join(came) or 'no column'}")
+    if expected != actual:
+        requirement = f"have times as in `fit`, in {' and '.join(expected) or 'no column'}"
+        raise wrong_value(name, requirement, f"them in {' and '.join(actual) or 'no column'}")
 
 
 def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
@@ -174,7 +174,7 @@ def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> lis
     for i, column in enumerate(columns):
         is_index = isinstance(column, Integral) and is_real_number(column)
         if not (is_index or isinstance(column, str)) or column not in known:
-            raise wrong_value(f"{name}[{i}]", f"be one of {known}", shown(column))
+            raise wrong_value(f"{name}[{i}]", f"be one of {known}", format_value(column))
     return [known.index(column) % n_columns for column in columns]
 
 
@@ -183,8 +183,8 @@ def check_extents(name: str, columns: HostArray, least: float) -> None:
     extents = np.ptp(columns, axis=1)
     small = extents[(extents > 0) & (extents < least)]
     if small.size:
-        what = f"vary by {least} or more in a column, or not at all"
-        raise wrong_value(name, what, f"{small[0]:g}", " Count them in a smaller unit.")
+        requirement = f"vary by {least} or more in a column, or not at all"
+        raise wrong_value(name, requirement, f"{small[0]:g}", " Count them in a smaller unit.")
 
 
 def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
@@ -192,9 +192,9 @@ def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
     ascending = np.sort(exact, axis=None), np.sort(rounded, axis=None)  # `unique` takes far longer
     exact_steps, steps = (np.count_nonzero(x[1:] != x[:-1]) for x in ascending)
     if exact_steps > steps:
-        what = "have values that differ in float64, times being days since 1970"
+        requirement = "have values that differ in float64, times being days since 1970"
         hint = " Pass how long, or how many, they are after the first one, as numbers."
-        raise wrong_value(name, what, "closer ones", hint)
+        raise wrong_value(name, requirement, "closer ones", hint)
 
 
 def warn_of_angles(name: str, values: HostArray) -> None:
@@ -216,6 +216,6 @@ def warn_of_angles(name: str, values: HostArray) -> None:
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:
     """Check that times have a zone where another one is asked for."""
     if time_zone is not None and zone is None:
-        what = "have times with a zone where `time_zone` is given"
+        requirement = "have times with a zone where `time_zone` is given"
         hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
-        raise wrong_value(name, what, "times without a zone", hint)
+        raise wrong_value(name, requirement, "times without a zone", hint)

@@ -10,8 +10,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings.arrays.errors import plural, shown, warn_caller, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, np, quiet
+from positional_embeddings.arrays.errors import (
+    format_value,
+    plural,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
+from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import SeriesFiller
 from positional_embeddings.sklearn.kernels import DAYS, PeriodicKernel, scale_of
@@ -168,7 +174,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         estimator = self.estimator
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
-            raise wrong_type("estimator", "be a regressor", shown(estimator))
+            raise wrong_type("estimator", "be a regressor", format_value(estimator))
         self._times: dict[str, list[frames.Column]] = {}
         table = frames.as_table(X)
         self._texts = _columns_of_text(table)
@@ -240,8 +246,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
-                what = "predict standard deviations, as by predict(X, return_std=True)"
-                raise wrong_type("estimator", what, shown(self.estimator))
+                requirement = "predict standard deviations, as by predict(X, return_std=True)"
+                raise wrong_type("estimator", requirement, format_value(self.estimator))
             std[gap, j] = estimator.predict(places, return_std=True)[1]
         return _like(X, table, std, range(std.shape[1]))
 
@@ -264,8 +270,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _fitted(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
         """Return what fills a column, fitted to samples; warn of several ones at a position."""
         if not samples.size:
-            hint, came = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
-            raise wrong_value("X", "have a measurement in each column", came, hint)
+            hint, actual = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
+            raise wrong_value("X", "have a measurement in each column", actual, hint)
         places, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
         is_auto = self.positions == "auto"
         if distinct.shape[0] > places.shape[0] and (is_auto or self._periods is not None):
@@ -303,12 +309,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         zone = time_zone_of(self.time_zone)
         if self.estimator is not None or len(columns) > 1:
             if not is_auto or zone:
-                what = 'be "auto", and `time_zone` None, with an estimator or several coordinates'
-                raise wrong_value("periods", what, shown(self.periods))
+                requirement = (
+                    'be "auto", and `time_zone` None, with an estimator or several coordinates'
+                )
+                raise wrong_value("periods", requirement, format_value(self.periods))
             return None
         (column,) = columns
         if zone and not column.is_time:
-            raise wrong_value("time_zone", "be None for positions of numbers", shown(zone))
+            raise wrong_value("time_zone", "be None for positions of numbers", format_value(zone))
         frames.check_zone("positions", column.zone, zone)
         calendar = _CALENDAR if column.is_time else ()
         found = []
@@ -328,7 +336,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             texts = [j for j in self._texts if j < X.shape[1]]
             table = frames.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
         options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
-        with quiet():
+        with ignore_fp_errors():
             values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
         columns = [frames.Column(is_time=False, zone=None)]
@@ -336,8 +344,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if reset:
             self.positions_ = found
         elif found != self.positions_:
-            what = f"have positions as in `fit`, {shown(self.positions_)}"
-            raise wrong_value("X", what, shown(found))
+            requirement = f"have positions as in `fit`, {format_value(self.positions_)}"
+            raise wrong_value("X", requirement, format_value(found))
         if found is None:
             places = np.arange(values.shape[0], dtype=np.float64)[:, None]
         elif isinstance(found, str):
@@ -359,7 +367,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _index(self, X: frames.Table) -> Array:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
-            raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
+            raise wrong_type("X", 'be a pandas table if `positions` is "index"', format_value(X))
         rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
@@ -388,8 +396,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 return "index"
             found = [j for j, column in enumerate(self._times["X"]) if column.is_date]
             if len(found) > 1:
-                came = ", ".join(map(self._name, found))
-                raise wrong_value("positions", "name one of several columns of dates", came)
+                actual = ", ".join(map(self._name, found))
+                raise wrong_value("positions", "name one of several columns of dates", actual)
             texts = [(f"X[{self._name(j)!r}]", frames.column_of(X, j)) for j in self._texts]
             texts += [] if index is None else [("X.index", index)]
             for name, column in () if found else texts:
@@ -398,15 +406,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     raise wrong_type(name, "hold dates", frames.kind_of(column), hint)
             return found or None
         if not isinstance(positions, list | tuple) or not positions:
-            what = 'be "auto", "index", a list of columns or None'
-            raise wrong_value("positions", what, shown(positions))
+            requirement = 'be "auto", "index", a list of columns or None'
+            raise wrong_value("positions", requirement, format_value(positions))
         names = list(getattr(self, "feature_names_in_", ()))
         found = frames.indices_of("positions", positions, names, n_columns)
         for i, j in enumerate(found):
             if j in self._texts:
-                what, came = "be a column of numbers or times", "one of text or booleans"
+                requirement, actual = "be a column of numbers or times", "one of text or booleans"
                 hint = frames.remedy_of(frames.column_of(X, j))
-                raise wrong_value(f"positions[{i}]", what, came, hint)
+                raise wrong_value(f"positions[{i}]", requirement, actual, hint)
         return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, is_real_number, np
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
@@ -67,8 +67,8 @@ class Factor(Kernel):
         """Check the parameters for these columns, and make numbers of names and spans."""
         if self.columns is not None:
             if not isinstance(self.columns, list | tuple) or not self.columns:
-                what = "be a list of integers or names, or None"
-                raise wrong_type("columns", what, shown(self.columns))
+                requirement = "be a list of integers or names, or None"
+                raise wrong_type("columns", requirement, format_value(self.columns))
             self.columns = frames.indices_of("columns", self.columns, names, len(columns))
         self._at = list(range(len(columns))) if self.columns is None else self.columns
         self._resolve_scale([columns[i] for i in self._at])
@@ -103,7 +103,7 @@ class Factor(Kernel):
         a = np.sqrt(np.maximum(squared, 0.0) * (2 * self._nu / widening))
         return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self._nu]) - a
 
-    def _reach(self, nothing: float) -> float:
+    def _visible_keys(self, nothing: float) -> float:
         """Return the distance in widths at which a weight is exp(-nothing), or less."""
         # Of Matern's weights: what is 2 widths away may be the nearest sample.
         return sqrt(2 * nothing) if self._nu == inf else nothing + 2
@@ -128,8 +128,8 @@ class _Radial(Factor):
             self.length_scale = scales[0]
             super()._resolve_scale(own)
         elif len(scales) != len(own):
-            what = f"be one number, or {len(own)}, one for each column"
-            raise wrong_value("length_scale", what, len(scales))
+            requirement = f"be one number, or {len(own)}, one for each column"
+            raise wrong_value("length_scale", requirement, len(scales))
         else:
             pairs = enumerate(zip(scales, own, strict=True))
             scales = [scale_of(f"length_scale[{i}]", s, is_time=c.is_time) for i, (s, c) in pairs]
@@ -186,7 +186,7 @@ class MaternKernel(_Radial):
 
 def _smoothness(nu: Any) -> float:
     if not is_real_number(nu) or nu not in (0.5, 1.5, 2.5):
-        raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(nu))
+        raise wrong_value("nu", "be 0.5, 1.5 or 2.5", format_value(nu))
     return float(nu)
 
 
@@ -248,8 +248,8 @@ class PeriodicKernel(Factor):
                 frames.check_zone("X", column.zone, zone)
             self.period, self.time_zone = period, zone or own[0].zone
         elif zone is not None:
-            what = f"be None unless `period` is {' or '.join(map(repr, DAYS))}, of times"
-            raise wrong_value("time_zone", what, shown(zone))
+            requirement = f"be None unless `period` is {' or '.join(map(repr, DAYS))}, of times"
+            raise wrong_value("time_zone", requirement, format_value(zone))
         else:
             self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
         super()._resolve_scale(own)
@@ -373,13 +373,13 @@ class ProductKernel(_Pair):
     def _terms(self) -> list[list[Any]]:
         for name, part in zip(("k1", "k2"), self._parts(), strict=True):
             if isinstance(part, SumKernel):
-                what = "be no sum, whose terms are smoothed one after the other"
-                raise wrong_type(name, what, shown(part))
+                requirement = "be no sum, whose terms are smoothed one after the other"
+                raise wrong_type(name, requirement, format_value(part))
         factors = [factor for part in self._parts() for factor in part._terms()[0]]
         for factor in factors:
             if getattr(factor, "local_linear", None):
-                what = "be None or False in a product"
-                raise wrong_value("local_linear", what, factor.local_linear)
+                requirement = "be None or False in a product"
+                raise wrong_value("local_linear", requirement, factor.local_linear)
         return [factors]
 
 
@@ -407,7 +407,7 @@ def wrong_kernel(name: str, requirement: str, got: Any) -> Exception:
         )
         return wrong_type(name, requirement, type_name(got), hint)
     wrong = wrong_value if isinstance(got, str) else wrong_type
-    return wrong(name, requirement, shown(got))
+    return wrong(name, requirement, format_value(got))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
@@ -433,6 +433,6 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
         return checks.positive_number(name, span)
     if is_time and is_period and span in DAYS:
         return DAYS[span]
-    what = "be a positive number" + ("" if is_period else ' or "loo"')
-    what += ', or a span such as "30D" or "12h"' if is_time else ""
-    raise wrong_value(name, what, shown(scale))
+    requirement = "be a positive number" + ("" if is_period else ' or "loo"')
+    requirement += ', or a span such as "30D" or "12h"' if is_time else ""
+    raise wrong_value(name, requirement, format_value(scale))

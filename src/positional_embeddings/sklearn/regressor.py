@@ -16,19 +16,25 @@ from sklearn.utils._array_api import check_same_namespace
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.dtypes import dtype_name, is_real_floating
-from positional_embeddings.arrays.errors import plural, shown, warn_caller, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np, quiet
+from positional_embeddings.arrays.errors import (
+    format_value,
+    plural,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import (
     FitOptions,
+    GroupParts,
     HoldOut,
     LeaveOut,
     Predicted,
     Samples,
-    Shares,
     Smooth,
     merge_places,
 )
@@ -274,7 +280,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Itself.
         """
         fitted = copy(self)  # a fit that fails leaves this one as it was
-        with quiet():
+        with ignore_fp_errors():
             fitted._fit(X, y, sample_weight, groups)
             self.__dict__ = dict(vars(fitted))
             for target in self._smoother.samples.y:  # in the order of their places
@@ -297,10 +303,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         smoother = AdditiveModel(kernel._terms(), samples, parts, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
-        space = space_of(X=X)
-        is_own = is_real_floating(X.dtype, space.xp) and dtype_name(X.dtype) == dtype_name(y.dtype)
-        dtype = X.dtype if is_own else space.widest
-        self._empty = space.xp.empty(0, dtype=dtype, device=space.device)
+        backend = get_backend(X=X)
+        is_own = is_real_floating(X.dtype, backend.xp) and dtype_name(X.dtype) == dtype_name(
+            y.dtype
+        )
+        dtype = X.dtype if is_own else backend.widest
+        self._empty = backend.xp.empty(0, dtype=dtype, device=backend.device)
         self.kernel_, self.n_iter_, self._smoother = kernel, smoother.rounds, smoother
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
@@ -309,8 +317,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """Return places, the place of each sample, and what is left out with it."""
         if group is not None:
             if self.leave_out is not None:
-                what = "be None where `groups` are given"
-                raise wrong_value("leave_out", what, shown(self.leave_out))
+                requirement = "be None where `groups` are given"
+                raise wrong_value("leave_out", requirement, format_value(self.leave_out))
             return merge_places(samples, group)
         place = np.arange(samples.weight.size)
         if self.leave_out is None:  # others at the place stay
@@ -349,7 +357,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
-        with quiet():
+        with ignore_fp_errors():
             X, times = frames.with_days(X)
             X = validate_data(self, X, reset=False)
             frames.check_times("X", times, self._times)
@@ -378,19 +386,19 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         place, deviation = self._places
-        with quiet():
+        with ignore_fp_errors():
             found = self._smoother.left_out(slice(None))
-            moved = (found.at_query * self._smoother.repeat_weights)[place] * deviation
+            moved = (found.leverage * self._smoother.repeat_weights)[place] * deviation
             return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
-        space = space_of(X=self._empty)
-        is_floating = dtype is not None and is_real_floating(dtype, space.xp)
+        backend = get_backend(X=self._empty)
+        is_floating = dtype is not None and is_real_floating(dtype, backend.xp)
         # The numbers of `y` may be too large for the dtype of queries.
-        dtype = space.xp.result_type(dtype, self._empty.dtype) if is_floating else space.widest
-        return space.xp.asarray(rows, dtype=dtype, device=space.device)
+        dtype = backend.xp.result_type(dtype, self._empty.dtype) if is_floating else backend.widest
+        return backend.xp.asarray(rows, dtype=dtype, device=backend.device)
 
     def _check_kernel(self, columns: list[frames.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
@@ -401,8 +409,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         elif isinstance(self.length_scale, str) and self.length_scale == LOO:
             kernel = clone(self.kernel)
         else:
-            what = 'be "loo" if `kernel` is a kernel, which has its own'
-            raise wrong_value("length_scale", what, shown(self.length_scale))
+            requirement = 'be "loo" if `kernel` is a kernel, which has its own'
+            raise wrong_value("length_scale", requirement, format_value(self.length_scale))
         names = list(getattr(self, "feature_names_in_", ()))
         for factor in chain.from_iterable(kernel._terms()):
             factor._resolve(columns, names)
@@ -411,14 +419,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 def _columns_of(name: str, array: Array) -> HostArray:
     """Return an array of any library as one of NumPy in float64, (columns, rows)."""
-    rows = space_of(array=array).to_numpy(array)
+    rows = get_backend(array=array).to_numpy(array)
     if rows.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(rows.dtype))
     exact, rows = rows, rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
     most = abs(rows).max()
     if not most <= _LARGEST:
-        came = "a missing number" if np.isnan(most) else f"{most} or beyond"
-        raise wrong_value(name, f"be within {_LARGEST} of 0", came)
+        actual = "a missing number" if np.isnan(most) else f"{most} or beyond"
+        raise wrong_value(name, f"be within {_LARGEST} of 0", actual)
     if exact.dtype.kind in "iu" and most >= 2.0**53:  # below, float64 holds each integer
         frames.check_apart(name, exact, rows)
     return rows.T
@@ -440,10 +448,10 @@ def _weight_of(sample_weight: Any, X: Array) -> Array:
     kind = getattr(getattr(sample_weight, "dtype", None), "kind", "f")
     # Of these scikit-learn takes the real part, or counts of some unit.
     if isinstance(sample_weight, complex) or kind in "mM":
-        raise wrong_type("sample_weight", "hold real numbers", shown(sample_weight))
+        raise wrong_type("sample_weight", "hold real numbers", format_value(sample_weight))
     with _text_refused("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-    weight = space_of(weight=weight).to_numpy(weight).astype(np.float64)
+    weight = get_backend(weight=weight).to_numpy(weight).astype(np.float64)
     weight = weight / weight.max()
     count = weight.sum() ** 2 / (weight**2).sum()  # of equal weights that are worth as much
     if count < min(_FEW, np.count_nonzero(weight) / 4):
@@ -456,10 +464,10 @@ def _codes_of(groups: Any, X: Array) -> HostArray:
     try:
         labels = np.asarray(groups)
     except ValueError:  # lists of different lengths
-        raise wrong_value("groups", "be an array", shown(groups)) from None
+        raise wrong_value("groups", "be an array", format_value(groups)) from None
     if labels.shape != (X.shape[0],):
-        what = f"have one value for each of {plural(X.shape[0], 'sample')}"
-        raise wrong_value("groups", what, f"shape {labels.shape}")
+        requirement = f"have one value for each of {plural(X.shape[0], 'sample')}"
+        raise wrong_value("groups", requirement, f"shape {labels.shape}")
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
     codes: HostArray = LabelEncoder().fit_transform(labels)
@@ -514,7 +522,7 @@ def _drawn(n: int, most: int) -> Array:
 
 def _shrunk(found: Predicted, smooth: Smooth) -> Array:
     """Return local variances over their mean, which counts as some measurements."""
-    part = _AS_MEASUREMENTS * smooth.mean_weight * found.at_query[0]
+    part = _AS_MEASUREMENTS * smooth.mean_weight * found.leverage[0]
     return (found.mean[0] + part) / (1 + part)
 
 
@@ -539,8 +547,8 @@ class AdditiveModel:
         self._local_noise: tuple[Smooth, Array] | None = None
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
-        twins = np.maximum(shares.repeats - 1, 1.0)
-        self.repeat_weights = self._hidden.kept * shares.weight / samples.weight.max() / twins
+        replicates = np.maximum(shares.repeats - 1, 1.0)
+        self.repeat_weights = self._hidden.kept * shares.weight / samples.weight.max() / replicates
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
@@ -606,18 +614,18 @@ class AdditiveModel:
 
     def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
         """Return the squared errors of shares that were left out, (..., targets, shares)."""
-        moved = (found.at_query * self.repeat_weights[at])[..., None, :]
+        moved = (found.leverage * self.repeat_weights[at])[..., None, :]
         y = y[:, self._place[at]] + self._off[:, at]
         return (found.mean - y) ** 2 + self.shares.within[:, at] * (1 + moved) ** 2
 
     def predict(
-        self, x: HostArray, hidden: HoldOut | Shares | None = None, *, squares: bool
+        self, x: HostArray, hidden: HoldOut | GroupParts | None = None, *, squares: bool
     ) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
-        means, at_query, squared, distances, skews = map(np.stack, zip(*parts, strict=True))
+        means, leverage, squared, distances, skews = map(np.stack, zip(*parts, strict=True))
         mean = self._level + means[:, 0].sum(axis=0)
-        return Predicted(mean, at_query[:, 0].sum(axis=0), squared.sum(axis=0), distances, skews)
+        return Predicted(mean, leverage[:, 0].sum(axis=0), squared.sum(axis=0), distances, skews)
 
     def left_out(self, at: Array) -> Predicted:
         """Return what the other samples predict at some shares; of a sum, nearly."""
@@ -632,12 +640,12 @@ class AdditiveModel:
         at = _drawn(shares.weight.size, _MOST_LEFT_OUT)
         found = self.left_out(at)
         if np.isnan(found.mean).any():
-            what = "leave each sample another one that predicts it"
-            raise wrong_value("leave_out", what, "none for some sample")
+            requirement = "leave each sample another one that predicts it"
+            raise wrong_value("leave_out", requirement, "none for some sample")
         errors = self._squared_errors(found, self.samples.y, at)
         # What the other measurements at a place add to the squared weights.
-        twins = (found.at_query * self.repeat_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
-        parts = 1 + found.squares + twins
+        replicates = (found.leverage * self.repeat_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
+        parts = 1 + found.squares + replicates
         square, part = (_mean(a, weights=shares.weight[at]) for a in (errors, parts))
         self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
         noise = np.where(square > 0, square / part, 1.0)
@@ -659,7 +667,7 @@ class AdditiveModel:
                 noise = _shrunk(found, smooth)
                 # The logarithm of the likelihood, times -2, beyond that of the same noise
                 # everywhere. The last term is for what a measurement says of its own place.
-                own = 2 * found.at_query[0] * repeat_weights * (ratios / noise) ** 2
+                own = 2 * found.leverage[0] * repeat_weights * (ratios / noise) ** 2
                 score = np.log(noise) + ratios / noise - ratios + own
                 mean = _mean(score, weights=shares.weight)
                 within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / shares.repeats)
@@ -730,7 +738,9 @@ class AdditiveModel:
             found = smooth.predict(samples.x[:, at], hidden, squares=True)
             noise = variance * (1 / samples.repeats[at] + found.squares)
             missed = (samples.y[:, at] - found.mean[0]) ** 2 - noise
-            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.skew, trust])
+            return np.stack(
+                [(missed / self._unit).mean(axis=0), found.distance, found.asymmetry, trust]
+            )
 
         rows = [errors(0, 0.0)]
         first = float(np.median(rows[0][1]))
@@ -739,13 +749,13 @@ class AdditiveModel:
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
         rows = np.concatenate(rows, axis=1)
-        missed, distance, skew, trust = rows[:, np.isfinite(rows[0])]
+        missed, distance, asymmetry, trust = rows[:, np.isfinite(rows[0])]
         if not missed.size:  # all samples are at one place of the kernel
             return _Misfit(np.zeros_like, np.zeros_like)
         # Distances at equal steps are one, however they are rounded.
         distance = np.round(distance, 3)
         fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
-        weights = trust * (_LEAST + 1 - skew), trust * (_LEAST + skew)
+        weights = trust * (_LEAST + 1 - asymmetry), trust * (_LEAST + asymmetry)
         fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
         return _Misfit(*(fit.predict for fit in fitted))
 
@@ -755,16 +765,18 @@ class AdditiveModel:
         for term in self._terms:
             samples, queries = term.points(self.samples.x), term.points(x)
             low, high = samples.min(axis=0), samples.max(axis=0)
-            reach = np.maximum(_BEYOND * (high - low), 1.0)
-            found |= ((queries < low - reach) | (queries > high + reach)).any(axis=1)
+            visible_keys = np.maximum(_BEYOND * (high - low), 1.0)
+            found |= ((queries < low - visible_keys) | (queries > high + visible_keys)).any(axis=1)
         return found
 
     def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
         """Return the standard deviations of the function, or of new measurements, at x."""
         ratios = self._noise_ratios(x)
         variance = self.noise[:, None] ** 2 * ratios * (measurements + found.squares)
-        for misfit, distance, skew in zip(self._misfits, found.distance, found.skew, strict=True):
-            missed = (1 - skew) * misfit.around(distance) + skew * misfit.aside(distance)
+        for misfit, distance, asymmetry in zip(
+            self._misfits, found.distance, found.asymmetry, strict=True
+        ):
+            missed = (1 - asymmetry) * misfit.around(distance) + asymmetry * misfit.aside(distance)
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
         return np.sqrt(np.minimum(variance, most * np.maximum(ratios, 1.0)))

@@ -24,7 +24,7 @@ _NEAR = 3.0
 _NOTHING = 41.0
 
 # The most that a slope moves a mean, in local standard deviations times the root of columns.
-_MOST_TILT = 1.4
+_MAX_SLOPE = 1.4
 
 # The most queries, weights and widths of a leaf.
 _MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 1024, 2**16, 64.0
@@ -97,7 +97,7 @@ class HoldOut(NamedTuple):
         return Visible(weight, weight == 1, weight**2)
 
 
-class Shares(NamedTuple):
+class GroupParts(NamedTuple):
     """Shares of groups in places. A query does not see the shares of its own group."""
 
     group: HostArray  # (queries,)
@@ -109,12 +109,12 @@ class Shares(NamedTuple):
     taken: HostArray
     kept: float = 0.0  # nothing of a share is kept
 
-    def at(self, some: HostArray) -> "Shares":
+    def at(self, some: HostArray) -> "GroupParts":
         """Return what is hidden from some of the queries."""
         group, place, sees_place = (own[some] for own in self[:3])
         return self._replace(group=group, place=place, sees_place=sees_place)
 
-    def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "Shares"]:
+    def among(self, some: HostArray, shares: Samples) -> tuple[Samples, "GroupParts"]:
         """Return the places of some shares, and what is hidden of them from these."""
         places, _, hidden = merge_places(shares, self.group[some])
         return places, hidden
@@ -128,10 +128,10 @@ class Shares(NamedTuple):
 
 
 # Places, the place of each share, and what is hidden from a query at each share.
-LeaveOut: TypeAlias = tuple[Samples, HostArray, HoldOut | Shares]
+LeaveOut: TypeAlias = tuple[Samples, HostArray, HoldOut | GroupParts]
 
 
-def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, Shares]:
+def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray, GroupParts]:
     """Return places of shares of groups, the place of each, and which are hidden from each.
 
     Shares of one place follow one another.
@@ -154,17 +154,19 @@ def merge_places(shares: Samples, group: HostArray) -> tuple[Samples, HostArray,
     moved = -off * np.where(part < 1, part / np.maximum(1 - part, _TINY), 0.0)
     taken = np.pad(np.stack([part, square_part, *moved]), ((0, 0), (1, 0)))
     share = csr_array((np.arange(1, group.size + 1), (group, place)))
-    return places, place, Shares(group, place, part < 1, share, taken)
+    return places, place, GroupParts(group, place, part < 1, share, taken)
 
 
 class Predicted(NamedTuple):
     """A smooth function at queries; NaN where a query sees no sample."""
 
     mean: HostArray  # (ridges, targets, queries)
-    at_query: HostArray  # (ridges, queries): what 1 measured at the query alone would add
+    leverage: HostArray  # (ridges, queries): what 1 measured at the query alone would add
     squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
     distance: HostArray  # ([terms,] queries): to the nearest sample seen whole, in widths, or inf
-    skew: HostArray  # ([terms,] queries): 0 if samples are all around, 1 if all are on one side
+    asymmetry: (
+        HostArray  # ([terms,] queries): 0 if samples are all around, 1 if all are on one side
+    )
 
 
 class Smooth:
@@ -191,7 +193,9 @@ class Smooth:
         self._squared_weight = self._weight**2 / samples.repeats
         self.mean_weight = np.mean(samples.weight / samples.repeats) / samples.weight.max()
         nothing = _NOTHING - log(self._weight.min())
-        self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
+        self._cutoff = min(
+            cutoff or max(factor._visible_keys(nothing) for factor in factors), _FARTHEST
+        )
         self._is_cut = cutoff is not None
         # Columns in which samples differ, the others have no slope.
         self._slopes = max(1, np.count_nonzero(np.ptp(self._places, axis=1)))
@@ -208,18 +212,20 @@ class Smooth:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
-    def predict(self, x: HostArray, hidden: HoldOut | Shares | None, *, squares: bool) -> Predicted:
+    def predict(
+        self, x: HostArray, hidden: HoldOut | GroupParts | None, *, squares: bool
+    ) -> Predicted:
         """Return the function at x for each ridge, and squares where asked for."""
         places, order, parts = self._encode(x), [], []
         for rows, middle, extent, first in self._leaves(self.points(x), hidden):
-            reach = first
+            visible_keys = first
             while True:
-                columns = self._seen_from(middle, extent + reach)
+                columns = self._seen_from(middle, extent + visible_keys)
                 visible = _ALL_VISIBLE if hidden is None else hidden.visible(rows, columns)
                 needed, part = self._in_leaf(places[:, rows], columns, visible, squares=squares)
-                if needed <= reach or columns.size == self._tree.n:
+                if needed <= visible_keys or columns.size == self._tree.n:
                     break
-                reach = 4 * reach if isinf(needed) else needed + _SLACK
+                visible_keys = 4 * visible_keys if isinf(needed) else needed + _SLACK
             order.append(rows)
             parts.append(part)
         back = np.argsort(np.concatenate(order))
@@ -227,7 +233,7 @@ class Smooth:
         return Predicted(*(part[..., back] for part in joined))
 
     def _leaves(
-        self, points: HostArray, hidden: HoldOut | Shares | None
+        self, points: HostArray, hidden: HoldOut | GroupParts | None
     ) -> Iterator[tuple[Array, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
@@ -240,16 +246,16 @@ class Smooth:
             at = stack.pop()
             low, high = points[at].min(axis=0), points[at].max(axis=0)
             lengths, middle, half = high - low, (low + high) / 2, at.size // 2
-            extent, reach = float(np.linalg.norm(lengths)) / 2, float(reaches[at].max())
+            extent, visible_keys = float(np.linalg.norm(lengths)) / 2, float(reaches[at].max())
             if half and (
                 at.size > self._most_queries
                 or lengths.max() > _MOST_EXTENT * widening[at].min() ** 0.5
-                or at.size * self._count(middle, extent + reach) > _MOST_WEIGHTS
+                or at.size * self._count(middle, extent + visible_keys) > _MOST_WEIGHTS
             ):
                 order = np.argpartition(points[at, lengths.argmax()], half)
                 stack += [at[order[:half]], at[order[half:]]]
             else:
-                yield at, middle, extent, reach
+                yield at, middle, extent, visible_keys
 
     def _count(self, middle: HostArray, radius: float) -> int:
         return int(self._tree.query_ball_point(middle, radius, return_length=True))
@@ -293,26 +299,30 @@ class Smooth:
         else:
             spread = (second - mean**2).sum(axis=1)
         off = (away**2).sum(axis=1)
-        skew = off / np.maximum(off + spread, _TINY)
+        asymmetry = off / np.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, away = widening[:, 0], away[:, :, None]
-        guards = (ridge * widening * ratio + (widening - 1) * skew for ridge in self.ridges)
-        tilts = [
-            _tilt(cov, away, guard, self._slopes) if isfinite(ridge) else np.zeros_like(away)
-            for ridge, guard in zip(self.ridges, guards, strict=True)
+        local_ridges = (
+            ridge * widening * ratio + (widening - 1) * asymmetry for ridge in self.ridges
+        )
+        slopes = [
+            _slope(cov, away, local, self._slopes) if isfinite(ridge) else np.zeros_like(away)
+            for ridge, local in zip(self.ridges, local_ridges, strict=True)
         ]
-        found = [mean_y + (t * cov_y).sum(axis=1) if self._is_linear else mean_y for t in tilts]
+        found = [mean_y + (t * cov_y).sum(axis=1) if self._is_linear else mean_y for t in slopes]
         found = np.stack([np.where(sees, part, nan).T for part in found])
-        at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
+        leverage = [(1 - (slope * away).sum(axis=(1, 2))) / total[:, 0] for slope in slopes]
         if squares:
-            slope = tilts[-1][:, :, 0]
+            slope = slopes[-1][:, :, 0]
             line = 1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample
             p = (whole * line) ** 2 * visible.squares
             ratio = p @ self._squared_weight[columns] / total[:, 0] ** 2
         # A leaf may see what is beyond the limit of a query.
         squared = np.where(visible.is_other & (squared <= limit), squared, inf)
         distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
-        return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, skew)
+        return np.sqrt(limit).max(), Predicted(
+            found, np.stack(leverage), ratio, distance, asymmetry
+        )
 
     def _moments(
         self, p: HostArray, sample: HostArray, columns: HostArray, moved: HostArray | None
@@ -338,11 +348,11 @@ class Smooth:
         return total, means, second
 
 
-def _tilt(cov: HostArray, away: HostArray, guard: HostArray, slopes: int) -> Array:
+def _slope(cov: HostArray, away: HostArray, ridge: HostArray, slopes: int) -> Array:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
-    tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(away.shape[1]), away)
-    size = np.sqrt(np.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
-    return tilt * np.minimum(_MOST_TILT * slopes**0.5 / size, 1.0)
+    slope = -np.linalg.solve(cov + ridge[:, None, None] * np.eye(away.shape[1]), away)
+    size = np.sqrt(np.maximum(-(slope * away).sum(axis=1, keepdims=True), _TINY))
+    return slope * np.minimum(_MAX_SLOPE * slopes**0.5 / size, 1.0)
 
 
 def _squared(query: HostArray, sample: HostArray) -> Array:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 
 # A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number for times that
@@ -128,7 +128,7 @@ def days_between(times: HostArray, origin: HostArray, name: str = "times") -> Ho
     """
     ticks, start = _ticks_of(name, times), _ticks_of("origin", origin)
     if start.missing.ndim or start.missing:
-        raise wrong_value("origin", "be one date", shown(origin))
+        raise wrong_value("origin", "be one date", format_value(origin))
     whole, rest, divisor = ticks.divided_by(DAY, -int(start.counts[0]) * start.length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
@@ -192,7 +192,7 @@ def _phase_of_months(ticks: _Ticks, months: int, calendar: str | None) -> Array:
 def _ticks_of(name: str, times: HostArray) -> _Ticks:
     """Return times as integers, after a check."""
     if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
-        raise wrong_type(name, "be NumPy datetime64", shown(times))
+        raise wrong_type(name, "be NumPy datetime64", format_value(times))
     times = np.asarray(times)
     missing = np.isnat(times)
     unit, count = np.datetime_data(times.dtype)
@@ -221,8 +221,8 @@ def length_of(name: str, duration: Duration) -> int:
     else:
         unit, count = np.datetime_data(duration.dtype)
         if unit not in LENGTHS or np.isnat(duration):
-            raise wrong_value(name, "be a span of time of fixed length", shown(duration))
+            raise wrong_value(name, "be a span of time of fixed length", format_value(duration))
         length = int(duration.astype(np.int64)) * count * LENGTHS[unit]
     if length <= 0:
-        raise wrong_value(name, "be above zero", shown(duration))
+        raise wrong_value(name, "be above zero", format_value(duration))
     return length

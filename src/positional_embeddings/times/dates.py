@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, days_between, is_timedelta
 
@@ -107,11 +107,15 @@ def origin_of(origin: Dates, calendar: str | None) -> Array:
                 raise ValueError
             origin = np.datetime64(origin)
         except ValueError:
-            raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
+            raise wrong_value(
+                "origin", "be a date such as '1970-01-01'", format_value(origin)
+            ) from None
     start = utc_of("origin", origin)
     if calendar_of(origin) != calendar and np.any(start != np.datetime64(0, "s")):
-        what = f"be 1970-01-01, or a date of the calendar of the dates, {calendar or 'standard'}"
-        raise wrong_value("origin", what, shown(origin))
+        requirement = (
+            f"be 1970-01-01, or a date of the calendar of the dates, {calendar or 'standard'}"
+        )
+        raise wrong_value("origin", requirement, format_value(origin))
     return start
 
 
@@ -175,8 +179,8 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     are_durations = bool(present) and is_timedelta(present[0])
     for value in present:
         if not (is_timedelta(value) if are_durations else is_date(value)):
-            what, hint = "hold dates alone, or spans of time alone", remedy_for(value)
-            raise wrong_type(name, what, shown(value), hint)
+            requirement, hint = "hold dates alone, or spans of time alone", remedy_for(value)
+            raise wrong_type(name, requirement, format_value(value), hint)
     zones = sorted({str(getattr(v, "calendar", getattr(v, "tzinfo", None))) for v in present})
     if len(zones) > 1:
         hint = f" Convert them to one, as with {_TO_ONE_ZONE}."
@@ -193,8 +197,8 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     except OverflowError:  # no unit for attoseconds and days
         is_exact = False
     if not is_exact:
-        came = " and ".join(sorted(map(str, units)))
-        raise wrong_value(name, "have dates that one unit of NumPy holds", came)
+        actual = " and ".join(sorted(map(str, units)))
+        raise wrong_value(name, "have dates that one unit of NumPy holds", actual)
     if any(getattr(value, "tzinfo", None) is not None for value in present):
         times = times - ahead_of_utc(name, values, None)
     return times.reshape(objects.shape)
@@ -221,8 +225,8 @@ def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Arra
     try:
         local = [v if v is None or zone is None else v.astimezone(zone) for v in present]
     except OverflowError:
-        what = f"keep the times of `{name}` within the years 1 to 9999"
-        raise wrong_value("time_zone", what, shown(zone)) from None
+        requirement = f"keep the times of `{name}` within the years 1 to 9999"
+        raise wrong_value("time_zone", requirement, format_value(zone)) from None
     offsets = [None if time is None else time.utcoffset() for time in local]
     return np.asarray(offsets, dtype="timedelta64[us]")
 
@@ -253,9 +257,9 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
 
     if time_zone is None or isinstance(time_zone, tzinfo):
         return time_zone
-    what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
+    requirement = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
     wrong = wrong_value if isinstance(time_zone, str) else wrong_type
     try:
         return ZoneInfo(time_zone)
     except (KeyError, OSError, TypeError, ValueError):  # OSError where the text is no file's name
-        raise wrong("time_zone", what, shown(time_zone)) from None
+        raise wrong("time_zone", requirement, format_value(time_zone)) from None

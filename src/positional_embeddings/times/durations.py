@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any
 
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.times import calendar
 from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, Duration, is_timedelta
 
@@ -37,10 +37,10 @@ def listed(name: str, values: Any) -> list[Duration]:
     is_array = len(getattr(values, "shape", ())) == 1
     if not is_array and not isinstance(values, list | tuple):
         return [values]
-    several = list(values)
-    if not several:
-        raise wrong_value(name, "have one value or more", shown(values))
-    return several
+    items = list(values)
+    if not items:
+        raise wrong_value(name, "have one value or more", format_value(values))
+    return items
 
 
 def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
@@ -91,12 +91,12 @@ def names_of_waves(
     names: Sequence[object], labels: Sequence[Sequence[str]], arrangement: str = "interleaved"
 ) -> list[str]:
     """Return names such as "time_sin_8d", of a sine and a cosine for each label of a coordinate."""
-    waves = []
+    sinusoids = []
     for name, of_name in zip(names, labels, strict=True):
         sines, cosines = ([f"{name}_{f}_{label}" for label in of_name] for f in ("sin", "cos"))
         pairs = [*chain(*zip(sines, cosines, strict=True))]
-        waves += pairs if arrangement == "interleaved" else sines + cosines
-    return waves
+        sinusoids += pairs if arrangement == "interleaved" else sines + cosines
+    return sinusoids
 
 
 def sign_of_place(text: str) -> int:
@@ -113,8 +113,8 @@ def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:
     """
     signs = [*map(sign_of_place, texts)]
     if signs.count(1) > 1 or signs.count(-1) > 1:
-        came = " and ".join(repr(text.strip()) for text in texts)
-        raise wrong_value(name, "hold one latitude and one longitude", came)
+        actual = " and ".join(repr(text.strip()) for text in texts)
+        raise wrong_value(name, "hold one latitude and one longitude", actual)
     latitude = signs.index(max(signs))
     others = (i for i in range(len(signs)) if i != latitude)
     return latitude, min(others, key=signs.__getitem__)

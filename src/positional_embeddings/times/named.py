@@ -11,8 +11,8 @@ from math import inf, pi
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
@@ -44,17 +44,19 @@ class Coordinate(NamedTuple):
         if not isinstance(self.values, Times):
             for value in listed:
                 if isinstance(value, str):
-                    what = f"be a positive finite number for the numbers of {self.place}"
-                    raise wrong_type(name, what, shown(value), _NUMBERS_HINT)
+                    requirement = f"be a positive finite number for the numbers of {self.place}"
+                    raise wrong_type(name, requirement, format_value(value), _NUMBERS_HINT)
             return [features.wavelength(name, number) for number in listed]
         checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
         for duration in checked:
             is_part = isinstance(duration, str) and duration in parts
             if not (is_part or calendar.is_timedelta(duration)):
                 named = "".join(f"{part!r}, " for part in parts)
-                what = f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
+                requirement = (
+                    f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
+                )
                 wrong = wrong_value if isinstance(duration, str) else wrong_type
-                raise wrong(name, what, shown(duration))
+                raise wrong(name, requirement, format_value(duration))
         return checked
 
 
@@ -94,8 +96,8 @@ class Cyclic:
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
-        waves = list(zip(self.periods, self.harmonics, strict=True))
-        return [_waves(x, period, count, dtype) for x in columns for period, count in waves]
+        sinusoids = list(zip(self.periods, self.harmonics, strict=True))
+        return [_waves(x, period, count, dtype) for x in columns for period, count in sinusoids]
 
     def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "time_sin_day_2"."""
@@ -130,7 +132,9 @@ class Fourier:
             _octaves(c) if wavelengths is None else c.checked("wavelengths", wavelengths)
             for c in coordinates
         ]
-        self.labels = [durations.labels_of("wavelengths", waves) for waves in self.wavelengths]
+        self.labels = [
+            durations.labels_of("wavelengths", sinusoids) for sinusoids in self.wavelengths
+        ]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
@@ -141,10 +145,10 @@ class Fourier:
             if not isinstance(column, Times):
                 blocks.append(fourier_encoding(column, wavelengths, **options))
                 continue
-            waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+            sinusoids = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
             if self.arrangement == "concatenated":
-                waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
-            blocks += waves
+                sinusoids = [wave[i : i + 1, ...] for i in (0, 1) for wave in sinusoids]
+            blocks += sinusoids
         return blocks
 
     def names(self, names: Sequence[object]) -> list[str]:
@@ -165,11 +169,11 @@ class Spherical:
     ) -> None:
         for coordinate in coordinates:
             if isinstance(coordinate.values, Times):
-                what = "hold numbers with encoding 'spherical'"
-                raise wrong_type("X", what, f"times in {coordinate.place}")
+                requirement = "hold numbers with encoding 'spherical'"
+                raise wrong_type("X", requirement, f"times in {coordinate.place}")
         if len(coordinates) != 2:
-            came = ", ".join(c.name for c in coordinates)
-            raise wrong_value("X", "have 2 features, latitude and longitude", came, _PLACES_HINT)
+            actual = ", ".join(c.name for c in coordinates)
+            raise wrong_value("X", "have 2 features, latitude and longitude", actual, _PLACES_HINT)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.order_of_places(argument, texts)
@@ -221,8 +225,8 @@ class Auto:
                     cycles, counts, is_long = _resolved_parts(coordinate.values, harmonics)
                 elif periods is None and signs[i] == -1:
                     cycles = turn
-                waves = {"periods": cycles, "harmonics": counts}
-                encoder = Fourier(own) if cycles is None else Cyclic(own, **waves)
+                sinusoids = {"periods": cycles, "harmonics": counts}
+                encoder = Fourier(own) if cycles is None else Cyclic(own, **sinusoids)
                 self.parts.append((encoder, [i]))
                 if trend or is_long:
                     self.parts.append((Trend(own), [i]))
@@ -264,7 +268,7 @@ def _since(column: Column, origin: Array | None) -> Array:
 
 def _bounds(numbers: Array) -> tuple[float, float]:
     """Return the least and the largest number; what is missing is left out."""
-    xp = space_of(X=numbers).xp
+    xp = get_backend(X=numbers).xp
     is_missing = xp.isnan(numbers)
     low, high = xp.where(is_missing, inf, numbers), xp.where(is_missing, -inf, numbers)
     return float(xp.min(low)), float(xp.max(high))
@@ -311,8 +315,10 @@ def _octaves(coordinate: Coordinate) -> list[Duration]:
         low, high = _bounds(column)
         longest = 2 * (high - low) if high > low else 1.0
         if not 2 ** (_OCTAVES - 1) * features.SHORTEST <= longest <= features.LONGEST:
-            what = f"range over 2**-62 to 2**99 in {coordinate.place} if `wavelengths` is None"
-            raise wrong_value("X", what, longest / 2, " Count it in another unit.")
+            requirement = (
+                f"range over 2**-62 to 2**99 in {coordinate.place} if `wavelengths` is None"
+            )
+            raise wrong_value("X", requirement, longest / 2, " Count it in another unit.")
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
     longest = max(2 * calendar.extent_of(column.utc) or calendar.DAY, 2 ** (_OCTAVES - 1))

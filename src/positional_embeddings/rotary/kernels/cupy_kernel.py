@@ -120,8 +120,8 @@ def _launch(
     steps[0] *= pairs
     lengths, steps, seconds = lengths[order], steps[order] // sizes, seconds // sizes[:2]
     grid, block, parts = _grid(*lengths.tolist())
-    reach = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
-    index = "int32" if reach < FIRST_OF_64_BITS else "int64"
+    visible_keys = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
+    index = "int32" if visible_keys < FIRST_OF_64_BITS else "int64"
     plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
     struct = np.asarray(plan, dtype=index)
     kinds = *dtypes, index, side_by_side, angle_step, alignment

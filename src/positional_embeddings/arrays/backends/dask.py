@@ -10,16 +10,16 @@ from warnings import catch_warnings
 
 from array_api_compat import array_namespace, device
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import warn_caller
-from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_none, quiet
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_none, ignore_fp_errors
 
 # Tasks whose scheduling takes dask seconds, of 0.2 ms each, and the bytes of a chunk that are
 # computed in less than that.
 _MANY_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
 
 
-class Dask(Space):
+class Dask(Backend):
     """dask.array."""
 
     is_chunked = True
@@ -106,7 +106,7 @@ def _take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Arr
 
 def _task(function: Callable[..., Array], *chunks: Array, **options: object) -> Array:
     """Call a function of chunks when dask computes, after the public call has ended."""
-    with quiet():
+    with ignore_fp_errors():
         return function(*chunks, **options)
 
 

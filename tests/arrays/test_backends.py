@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from positional_embeddings import create_causal_mask
-from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
 
 
 def namespace(library):
-    return new_space(importlib.import_module(library)).xp
+    return backend_for(importlib.import_module(library)).xp
 
 
 @pytest.mark.library("mlx")
@@ -46,13 +46,13 @@ def test_ndonnx_searches_values_of_any_axes(values, side):
 
 @pytest.mark.library("mlx")
 def test_mlx_arrays_have_no_device():
-    assert space_of(x=namespace("mlx.core").zeros(2)).device is None
+    assert get_backend(x=namespace("mlx.core").zeros(2)).device is None
 
 
 @pytest.mark.library("ndonnx")
 def test_values_of_ndonnx_on_the_host():
     x = namespace("ndonnx").asarray([1.0, 2.0])
-    np.testing.assert_array_equal(space_of(x=x).to_numpy(x), [1, 2])
+    np.testing.assert_array_equal(get_backend(x=x).to_numpy(x), [1, 2])
 
 
 MESSAGES = {
@@ -82,4 +82,4 @@ MESSAGES = {
 def test_what_is_told_of_libraries_that_are_refused(library, argument):
     xp = importlib.import_module(library)
     with pytest.raises(TypeError, match=MESSAGES[library, argument]):
-        new_space(xp) if argument == "xp" else space_of(x=xp.asarray(np.ones(2)))
+        backend_for(xp) if argument == "xp" else get_backend(x=xp.asarray(np.ones(2)))

@@ -7,16 +7,16 @@ from operator import index
 from sys import getsizeof
 from typing import Any, TypeVar
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
-from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")
 
-# Bytes of results that each `host_cache` keeps, more only for a single result that is larger.
+# Bytes of results that each `cached_constant` keeps, more only for a single result that is larger.
 _MOST_BYTES = 2**25
 
 
-def host_cache(function: Callable[..., Result]) -> Callable[..., Result]:
+def cached_constant(function: Callable[..., Result]) -> Callable[..., Result]:
     """Keep the results of a function from numbers and text to numbers and text.
 
     PyTorch does not look into it when it compiles: the result is a constant to it.
@@ -62,7 +62,7 @@ def _fixed(value: object) -> object:
     return fsum((value,)) if isinstance(value, float) else value
 
 
-def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 64) -> None:
+def remember(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 64) -> None:
     """Keep a value for later calls, and drop the first ones if there are too many.
 
     Nothing is kept for the key None, or where `kept` is None.
@@ -76,12 +76,14 @@ def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 
             kept.pop(old, None)
 
 
-def get_or_make(kept: dict[Any, Any] | None, key: Hashable, make: Callable[[], Result]) -> Result:
+def get_or_compute(
+    kept: dict[Any, Any] | None, key: Hashable, make: Callable[[], Result]
+) -> Result:
     """Return what is kept for a key, or what `make` returns, which is then kept."""
     found: Result | None = None if kept is None else kept.get(key)
     if found is None:
         found = make()
-        keep(kept, key, found)
+        remember(kept, key, found)
     return found
 
 
@@ -89,18 +91,18 @@ def get_or_make(kept: dict[Any, Any] | None, key: Hashable, make: Callable[[], R
 _constants: dict[Any, Array] = {}
 
 
-def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: Space) -> Array:
-    """Return what a `host_cache` makes of values as an array, for computing with it alone.
+def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, backend: Backend) -> Array:
+    """Return what a `cached_constant` makes of values as an array, for computing with it alone.
 
     Where arrays may be kept it is, so that later calls copy nothing to a device.
     """
-    device_key = space.table_key
+    device_key = backend.table_key
     key = None if device_key is None else (make, values, dtype, *device_key)
 
     def find() -> Array:
-        return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
+        return backend.xp.asarray(make(*values), dtype=dtype, device=backend.device)
 
-    return get_or_make(_constants, key, find)
+    return get_or_compute(_constants, key, find)
 
 
 _PLAIN = {np.ndarray, type(None)}

@@ -1,6 +1,6 @@
 """Every model of the installed transformers: the scores of its own code, or a refusal by name.
 
-What `RoPE.layers_from_hf_config` does is driven by `facts.json`. `.ci/write_models.py` makes
+What `RoPE.layers_from_hf_config` does is driven by `model_types.json`. `.ci/write_models.py` makes
 it: it compares the scores of queries and keys with the model's own, to 1e-4 of the largest one.
 """
 
@@ -21,7 +21,7 @@ from positional_embeddings import (
     SlidingWindowMask,
     attention_layers,
 )
-from positional_embeddings.models.facts import models
+from positional_embeddings.models.model_types import models
 from scripts import loaded
 
 pytestmark = [

@@ -5,9 +5,9 @@ from math import e, isfinite, log2
 
 import numpy as np
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Dtype
-from positional_embeddings.arrays.space import Space
 
 # Products that a float sums one by one, before what it rounds off is seen.
 _MOST_PRODUCTS_SUMMED = 2**13
@@ -21,10 +21,10 @@ _TARGETS = [loop["current"] for loops in _EXP2.values() for loop in loops.values
 _HAS_FAST_EXP2 = any(target and not target.startswith("baseline") for target in _TARGETS)
 
 
-class NumPy(Space):
+class NumPy(Backend):
     """NumPy; arrays of subclasses are computed here, too, but no plan is kept of them."""
 
-    can_write = takes_out = keeps_tables = reads_values = shows_tracing = True
+    is_mutable = supports_out = keeps_tables = reads_values = shows_tracing = True
     rotation_kernel = "numba"
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
 
@@ -32,10 +32,10 @@ class NumPy(Space):
     def single_device(cls, array: Array) -> str:  # noqa: ARG003
         return "cpu"
 
-    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
+    def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
-    def is_true(self, condition: Array) -> bool:
+    def concrete_bool(self, condition: Array) -> bool:
         return not self.is_compiling and bool(condition)
 
     def values_on_host(self, array: Array) -> Array:
@@ -132,7 +132,7 @@ class NumPy(Space):
         return np.maximum(x, least) if most is None else np.clip(x, least, most)
 
 
-class Strict(Space):
+class Strict(Backend):
     """array-api-strict, which has the functions of the standard alone."""
 
-    can_write = keeps_tables = reads_values = shows_tracing = True
+    is_mutable = keeps_tables = reads_values = shows_tracing = True

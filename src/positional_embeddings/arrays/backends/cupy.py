@@ -3,22 +3,22 @@
 from threading import get_ident
 from typing import Any
 
-from positional_embeddings.arrays.errors import shown, wrong_type
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.errors import format_value, wrong_type
 from positional_embeddings.arrays.namespace import Array, Device, Namespace
-from positional_embeddings.arrays.space import Space
 
 # cudaStreamPerThread
 _STREAM_OF_THREAD = 2
 
 
-class CuPy(Space):
+class CuPy(Backend):
     """CuPy.
 
     Its `vecdot` is a product for each row, and `clip` takes 15 launches and four waits.
     """
 
-    can_write = takes_out = keeps_tables = reads_values = shows_tracing = True
-    compiles_kernels = True
+    is_mutable = supports_out = keeps_tables = reads_values = shows_tracing = True
+    has_cuda_kernels = True
     rotation_kernel = "cupy"
 
     def address(self, array: Array) -> int:
@@ -34,8 +34,8 @@ class CuPy(Space):
         try:
             return xp.cuda.Device(device)
         except (TypeError, ValueError):
-            what = "be a cupy.cuda.Device or its number"
-            raise wrong_type("device", what, shown(device)) from None
+            requirement = "be a cupy.cuda.Device or its number"
+            raise wrong_type("device", requirement, format_value(device)) from None
 
     @property
     def table_key(self) -> Any:

@@ -17,9 +17,9 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     Shape,
     drop_none,
+    ignore_fp_errors,
     is_compiling,
     np,
-    quiet,
 )
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
@@ -37,8 +37,8 @@ class Loops(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
-    """Where a call computes; found once, by `space_of` or `new_space`.
+class Backend:
+    """Where a call computes; found once, by `get_backend` or `backend_for`.
 
     Each library has a class of its own, which knows what it can do beyond the Array API standard,
     and where it departs from it. This one has the safe answers, for a library that is not known:
@@ -52,12 +52,12 @@ class Space:
     widest: Dtype  # float64, or float32 on a device without it
     default_float: Dtype  # that the library gives to numbers without a dtype
 
-    can_write = False  # parts of an array can be assigned
-    takes_out = False  # element-wise functions take `out=`
+    is_mutable = False  # parts of an array can be assigned
+    supports_out = False  # element-wise functions take `out=`
     keeps_tables = False  # an array made in one call may serve another one
     reads_values = False  # values can be read at once, outside a trace
     shows_tracing = False  # an array of a trace has a type of its own
-    compiles_kernels = False  # its kernels, written in CUDA, are compiled at their first call
+    has_cuda_kernels = False  # its kernels, written in CUDA, are compiled at their first call
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
@@ -68,7 +68,7 @@ class Space:
         """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
         return xp
 
-    def computing_in(self, dtype: Dtype) -> "Space":
+    def computing_in(self, dtype: Dtype) -> "Backend":
         """Return the same space with a dtype to compute in, float32 for half precision."""
         dtype = compute_dtype(dtype, self.xp)
         return self if dtype == self.dtype else replace(self, dtype=dtype)
@@ -97,7 +97,7 @@ class Space:
         """Whether PyTorch compiles what is called; arrays of NumPy are parts of its graph."""
         return is_compiling()
 
-    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
+    def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
         """Tell whether the values of an array are there to be read, as far as its type shows."""
         return self.reads_values
 
@@ -113,13 +113,13 @@ class Space:
         except (RuntimeError, TypeError):  # it is on another device
             return np.from_dlpack(array, device="cpu")
 
-    def is_true(self, condition: Array) -> bool:
+    def concrete_bool(self, condition: Array) -> bool:
         """Tell whether a 0-d boolean array is True, and there to be read.
 
         False if its value is not there: dask would have to compute it, and JAX and PyTorch
         have none while they trace or compile.
         """
-        if not self.is_readable(condition):
+        if not self.is_concrete(condition):
             return False
         try:
             return bool(condition)
@@ -131,7 +131,7 @@ class Space:
 
         A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
         """
-        if not (self.shows_tracing and self.is_readable(array) and self.is_on_host(array)):
+        if not (self.shows_tracing and self.is_concrete(array) and self.is_on_host(array)):
             return None
         return self.to_numpy(array)
 
@@ -139,7 +139,7 @@ class Space:
 
     def supports_inplace(self, *arrays: Array) -> bool:  # noqa: ARG002
         """Tell whether a result of these arrays may be written part by part."""
-        return self.can_write
+        return self.is_mutable
 
     def strides(self, array: Array) -> tuple[int, ...] | None:
         """Return the distance of neighbours on each axis; None if the library does not say."""
@@ -231,7 +231,7 @@ class Space:
 
     def is_finite(self, number: Array) -> bool:
         """Tell whether a number, which is there to be read, is finite."""
-        return self.is_true(self.xp.isfinite(number))
+        return self.concrete_bool(self.xp.isfinite(number))
 
     def fill(self, x: Array, mask: Array, value: float) -> Array:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
@@ -311,7 +311,7 @@ class Space:
 
         A library with a current device computes on the device of `x` there.
         """
-        return quiet()
+        return ignore_fp_errors()
 
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> AbstractContextManager[object]:  # noqa: ARG004

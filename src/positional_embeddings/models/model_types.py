@@ -1,6 +1,6 @@
 """What models of Hugging Face do with positions and in attention, by `model_type`.
 
-`facts.json` is written by `.ci/write_models.py`, which runs the models of transformers, and
+`model_types.json` is written by `.ci/write_models.py`, which runs the models of transformers, and
 compares their attention with `AttentionLayer`. `vectors/models.json` has the same for others.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.models import keys
 
 
-class LayerFacts(NamedTuple):
+class LayerAttention(NamedTuple):
     """Which keys a query of a type of layers sees.
 
     Parameters
@@ -40,7 +40,7 @@ class LayerFacts(NamedTuple):
     has_sinks: bool = False
 
 
-class AttentionFacts(NamedTuple):
+class ModelAttention(NamedTuple):
     """What the attention of a model does.
 
     Parameters
@@ -53,7 +53,7 @@ class AttentionFacts(NamedTuple):
         For each type of layers what its queries see, None if it has no attention; the type "" is
         for models whose configuration does not tell layers apart.
     types : mapping, optional
-        The rule for the types of layers, as `Facts` has it.
+        The rule for the types of layers, as `ModelType` has it.
     defaults : mapping
         Values that its configuration may leave out.
     scale : number or sequence, optional
@@ -101,7 +101,7 @@ class AttentionFacts(NamedTuple):
     advice: Mapping[str, str] = {}
 
 
-class Facts(NamedTuple):
+class ModelType(NamedTuple):
     """What is known of a model type.
 
     Parameters
@@ -172,8 +172,8 @@ class Facts(NamedTuple):
     ask, refused : str, optional
         Why no `RoPE` is made without a `layout`, or at all.
     attention : mapping, optional
-        The fields of its `AttentionFacts`.
-    is_known : bool, default True
+        The fields of its `ModelAttention`.
+    is_listed : bool, default True
         Whether anything is known of the type.
     """
 
@@ -208,17 +208,17 @@ class Facts(NamedTuple):
     ask: str | None = None
     refused: str | None = None
     attention: Mapping[str, Any] | None = None
-    is_known: bool = True
+    is_listed: bool = True
 
 
 # What is read of an unknown type.
-_UNKNOWN_FACTS = Facts(
+_UNKNOWN = ModelType(
     own_bases=True,
     reads=keys.READ_BY_SOME,
     own={"full_attention": {"head_dim": "global_head_dim"}}
     | {"sliding_attention": {"head_dim": "swa_head_dim"}},
     rotary_switch=("use_rotary_pos_emb", True),
-    is_known=False,
+    is_listed=False,
 )
 
 
@@ -227,7 +227,7 @@ def _file() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
     from importlib import resources  # noqa: PLC0415
 
-    file = resources.files(__package__).joinpath("facts.json")
+    file = resources.files(__package__).joinpath("model_types.json")
     return json.loads(file.read_bytes())  # type: ignore[no-any-return]
 
 
@@ -247,7 +247,7 @@ def layer_types() -> dict[str, Any]:
     return _file()["layer_types"]  # type: ignore[no-any-return]
 
 
-def facts_of(model_type: str | None) -> Facts:
-    """Return what is known of a `model_type`."""
-    known = models().get(str(model_type))
-    return _UNKNOWN_FACTS if known is None else Facts(**known)
+def get_model_type(name: str | None) -> ModelType:
+    """Return the description of a `model_type`."""
+    fields = models().get(str(name))
+    return _UNKNOWN if fields is None else ModelType(**fields)

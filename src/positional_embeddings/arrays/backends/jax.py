@@ -4,11 +4,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from positional_embeddings.arrays.backend import Backend, Loops
 from positional_embeddings.arrays.namespace import Array, Device
-from positional_embeddings.arrays.space import Loops, Space
 
 
-class JAX(Space):
+class JAX(Backend):
     """JAX, whose arrays of a trace must not outlive it."""
 
     reads_values = shows_tracing = True
@@ -28,7 +28,7 @@ class JAX(Space):
         on = cls.single_device(array)
         return on if on is None or getattr(array, "committed", True) else None
 
-    def is_readable(self, array: Array) -> bool:
+    def is_concrete(self, array: Array) -> bool:
         return not _is_traced(array)
 
     def loops(self) -> Loops | None:

@@ -1,4 +1,4 @@
-"""The door: from the arrays or the options of a call to the `Space` that it computes in."""
+"""The door: from the arrays or the options of a call to the `Backend` that it computes in."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,18 +9,18 @@ from typing import ParamSpec, TypeVar
 from array_api_compat import array_namespace, is_array_api_obj
 
 from positional_embeddings.arrays import dtypes, errors
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.backends import cupy, dask, jax, mlx, ndonnx, numpy, torch
+from positional_embeddings.arrays.caching import cached_constant
+from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.kept import host_cache
-from positional_embeddings.arrays.libraries import cupy, dask, jax, mlx, ndonnx, numpy, torch
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import Space
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # By the first part of the names of their modules.
-_LIBRARIES: dict[str, type[Space]] = {
+_LIBRARIES: dict[str, type[Backend]] = {
     "numpy": numpy.NumPy,
     "array_api_strict": numpy.Strict,
     "cupy": cupy.CuPy,
@@ -45,14 +45,14 @@ _UNFIT = {
 }
 
 
-def space_of(**arrays: Array) -> Space:
+def get_backend(**arrays: Array) -> Backend:
     """Return the space of a call with these arrays, named for the messages.
 
     The first one decides the device and the dtype to compute in.
     """
     first = next(iter(arrays.values()))
     if _PLAIN.issuperset(map(type, arrays.values())):
-        return _numpy_space(first.dtype)
+        return _numpy_backend(first.dtype)
     for name, array in arrays.items():
         _check_array(name, array)
     try:
@@ -63,42 +63,44 @@ def space_of(**arrays: Array) -> Space:
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
     library = _library_of_type(first.__class__)
-    return _space(library, xp, library.device_for(first), first.dtype)
+    return _backend(library, xp, library.device_for(first), first.dtype)
 
 
-def new_space(xp: Namespace | None = None, device: Device | None = None) -> Space:
+def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Backend:
     """Return the space of a call without arrays; the library is NumPy if `xp` is None.
 
     It computes in the default dtype of the library.
     """
     if xp is None or xp is np:
         if device is None:
-            return _numpy_space(np.dtype(np.float64))
-        return _space(numpy.NumPy, np, device, None)
+            return _numpy_backend(np.dtype(np.float64))
+        return _backend(numpy.NumPy, np, device, None)
     try:
         empty = xp.empty(0)
         standard = _namespace(empty)
     except (AttributeError, TypeError):
-        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
+        raise wrong_type(
+            "xp", "be an array namespace such as numpy or cupy", format_value(xp)
+        ) from None
     library = _library_name(empty)
     if library in _UNFIT:
-        what = f"{library}: {_UNFIT[library][0]}"
+        requirement = f"{library}: {_UNFIT[library][0]}"
         remedy = f" Leave it out, and pass the result to {library}.asarray."
-        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
-    return _space(_library_of_namespace(standard), standard, device, None)
+        raise wrong_type("xp", "be a namespace of plain arrays", requirement, remedy)
+    return _backend(_library_of_namespace(standard), standard, device, None)
 
 
 @lru_cache(maxsize=256)
-def _numpy_space(dtype: Dtype) -> Space:
-    return _space(numpy.NumPy, np, "cpu", dtype)
+def _numpy_backend(dtype: Dtype) -> Backend:
+    return _backend(numpy.NumPy, np, "cpu", dtype)
 
 
-def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
+def _backend(library: type[Backend], xp: Namespace, device: Device, dtype: Dtype | None) -> Backend:
     info = xp.__array_namespace_info__()
     try:
         defaults = info.default_dtypes(device=device)
     except (TypeError, ValueError):
-        raise wrong_value("device", "be a device of the library", shown(device)) from None
+        raise wrong_value("device", "be a device of the library", format_value(device)) from None
     is_float = dtype is not None and (
         dtypes.is_real_floating(dtype, xp) or dtypes.is_complex(dtype)
     )
@@ -120,11 +122,11 @@ def _check_array(name: str, array: Array) -> None:
     unfit = next((one for one in names if one in _UNFIT), None)
     if unfit is not None:
         reason, line = _UNFIT[unfit]
-        came = f"{type_name(array)}: {reason}"
-        raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
+        actual = f"{type_name(array)}: {reason}"
+        raise wrong_type(name, "be a plain array", actual, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
-        what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
-        raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
+        requirement = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
+        raise wrong_type(name, requirement, type_name(array), errors.remedy_for(name, array))
 
 
 def _library_name(array: object) -> str:
@@ -137,7 +139,7 @@ def _namespace(*arrays: Array) -> Namespace:
     return standard_namespace(array_namespace(*arrays))
 
 
-@host_cache
+@cached_constant
 @finished_before_forks
 def _import_wrapper(library: str) -> None:
     """Import the namespace that makes a library keep the standard, if there is one."""
@@ -152,16 +154,16 @@ def standard_namespace(xp: Namespace) -> Namespace:
 
 
 @lru_cache(maxsize=256)
-def _library_of_type(array_type: type[object]) -> type[Space]:
+def _library_of_type(array_type: type[object]) -> type[Backend]:
     """Return the library of a type of arrays, also of a subclass."""
     names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
-    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Space)
+    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Backend)
 
 
-def _library_of_namespace(xp: Namespace) -> type[Space]:
+def _library_of_namespace(xp: Namespace) -> type[Backend]:
     """Return the library of a namespace, or of its wrapper in array_api_compat."""
     name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
-    return _LIBRARIES.get(name.partition(".")[0], Space)
+    return _LIBRARIES.get(name.partition(".")[0], Backend)
 
 
 def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from positional_embeddings.arrays import blocks
-from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import call_key, constant_array, get_or_make, keep
-from positional_embeddings.arrays.space import Space
+from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import call_key, constant_array, get_or_compute, remember
+from positional_embeddings.arrays.dispatch import backend_for, get_backend
 
 
 def test_what_is_found_once_is_kept_for_its_key():
@@ -23,22 +23,22 @@ def test_what_is_found_once_is_kept_for_its_key():
         found.append(None)
         return len(found)
 
-    assert [get_or_make(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
+    assert [get_or_compute(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
     # Nothing is kept without a key, or without a place.
-    assert [get_or_make(kept, None, find), get_or_make(kept, None, find)] == [3, 4]
-    assert [get_or_make(None, "a", find), get_or_make(None, "a", find)] == [5, 6]
+    assert [get_or_compute(kept, None, find), get_or_compute(kept, None, find)] == [3, 4]
+    assert [get_or_compute(None, "a", find), get_or_compute(None, "a", find)] == [5, 6]
     assert kept == {"a": 1, "b": 2}
 
 
 def test_constants_are_arrays_that_are_made_once():
-    space, made = new_space(), []
+    array_backend, made = backend_for(), []
 
     def numbers(*values):
         made.append(values)
         return list(values)
 
-    def constant(*values, dtype=np.float64, space=space):
-        return constant_array(numbers, *values, dtype=dtype, space=space)
+    def constant(*values, dtype=np.float64, library=array_backend):
+        return constant_array(numbers, *values, dtype=dtype, backend=library)
 
     first = constant(1, 2)
     np.testing.assert_array_equal(first, [1.0, 2.0])
@@ -51,13 +51,13 @@ def test_constants_are_arrays_that_are_made_once():
     assert constant(1, 2) is not first
     # A library whose arrays may not be kept.
     plain = Unknown(np, "cpu", np.float64, np.int64, np.float64, np.float64)
-    assert constant(1, 2, space=plain) is not constant(1, 2, space=plain)
+    assert constant(1, 2, library=plain) is not constant(1, 2, library=plain)
 
 
 def test_the_first_ones_of_many_are_dropped():
     kept = {}
     for key in range(5):
-        keep(kept, key, -key, most=3)
+        remember(kept, key, -key, most=3)
     assert kept == {2: -2, 3: -3, 4: -4}
 
 
@@ -67,12 +67,12 @@ def test_threads_keep_in_one_dict():
     def keep_many(thread):
         begin.wait()
         for number in range(40_000):
-            keep(kept, (thread, number), number, most=64)
+            remember(kept, (thread, number), number, most=64)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(keep_many, range(4))) == [None] * 4
     assert len(kept) <= 64
-    keep(kept, "last", 0, most=64)
+    remember(kept, "last", 0, most=64)
     assert "last" in kept
 
 
@@ -133,31 +133,31 @@ def test_blocks_are_whole_on_the_last_axes():
 
 def test_arrays_that_share_memory():
     """Whether writing to one may change what is still to be read of the other."""
-    space, a = new_space(), np.arange(6.0)
-    assert space.shares_memory(a[1:], a[:-1]) is True
-    assert space.shares_memory(a[::-1], a) is True
-    assert space.shares_memory(a.reshape(2, 3), a) is True
+    array_backend, a = backend_for(), np.arange(6.0)
+    assert array_backend.shares_memory(a[1:], a[:-1]) is True
+    assert array_backend.shares_memory(a[::-1], a) is True
+    assert array_backend.shares_memory(a.reshape(2, 3), a) is True
     for other in (a, a[:], a.copy()):
-        assert space.shares_memory(other, a) is False
-    assert space.shares_memory(a[:3], a[3:]) is False
+        assert array_backend.shares_memory(other, a) is False
+    assert array_backend.shares_memory(a[:3], a[3:]) is False
     # A library that does not say.
     x = strict.zeros(3)
-    assert not space_of(x=x).shares_memory(x, x)
-    assert space_of(x=x).shares_memory(x, strict.zeros(3))
+    assert not get_backend(x=x).shares_memory(x, x)
+    assert get_backend(x=x).shares_memory(x, strict.zeros(3))
 
 
 def test_values_on_the_host():
     x = strict.asarray([1.0, 2.0])
-    np.testing.assert_array_equal(space_of(x=x).values_on_host(x), [1, 2])
+    np.testing.assert_array_equal(get_backend(x=x).values_on_host(x), [1, 2])
     elsewhere = strict.asarray([1.0], device=strict.Device("device1"))
-    assert space_of(x=elsewhere).values_on_host(elsewhere) is None
+    assert get_backend(x=elsewhere).values_on_host(elsewhere) is None
 
 
-class Unknown(Space):
+class Unknown(Backend):
     """A library of which nothing is known."""
 
 
-class Recording(Space):
+class Recording(Backend):
     """A library whose arrays are read, but do not show that they are parts of a trace."""
 
     reads_values = True
@@ -165,7 +165,11 @@ class Recording(Space):
 
 @pytest.mark.parametrize("library", [Unknown, Recording])
 def test_what_may_be_a_constant_of_a_trace_is_not_taken(library):
-    space = library(np, "cpu", np.float64, np.int64, np.float64, np.float64)
-    assert space.values_on_host(np.ones(1)) is None
-    assert space.is_readable(np.ones(1)) == space.is_true(np.asarray(True)) == space.reads_values
-    assert space.reads_values == (library is Recording)
+    array_backend = library(np, "cpu", np.float64, np.int64, np.float64, np.float64)
+    assert array_backend.values_on_host(np.ones(1)) is None
+    assert (
+        array_backend.is_concrete(np.ones(1))
+        == array_backend.concrete_bool(np.asarray(True))
+        == array_backend.reads_values
+    )
+    assert array_backend.reads_values == (library is Recording)

@@ -16,7 +16,12 @@ _LINE_POINTS, _SIDE_POINTS = 2001, 301
 
 
 def plot_kernel(
-    waves: FourierFeatures, reach: float, /, *, label: str = "difference", ax: "Axes | None" = None
+    features: FourierFeatures,
+    reach: float,
+    /,
+    *,
+    label: str = "difference",
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Plot the kernel of Fourier features against the difference of two points.
 
@@ -24,11 +29,11 @@ def plot_kernel(
 
     Parameters
     ----------
-    waves : FourierFeatures
+    features : FourierFeatures
         Features of one coordinate, for a line, or of two, for a map.
     reach : float
         Largest difference of a coordinate, positive. It is drawn in 1,000 steps, and in 150 on a
-        map: waves with more than half as many cycles look slower than they are.
+        map: features with more than half as many cycles look slower than they are.
     label : str, default "difference"
         Label of the axes, with a unit, such as "difference (km)".
     ax : matplotlib.axes.Axes, optional
@@ -44,7 +49,7 @@ def plot_kernel(
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If `waves` are no `FourierFeatures`, or another argument is of the wrong kind.
+        If `features` are no `FourierFeatures`, or another argument is of the wrong kind.
     ValueError
         If there are more than two coordinates, or `reach` is not positive.
 
@@ -58,16 +63,16 @@ def plot_kernel(
     >>> ax.get_xlabel(), ax.images[-1].colorbar.ax.get_ylabel()
     ('difference (m), x', 'kernel')
     """
-    if not isinstance(waves, FourierFeatures):
-        raise wrong_type("waves", "be FourierFeatures", type_name(waves))
+    if not isinstance(features, FourierFeatures):
+        raise wrong_type("features", "be FourierFeatures", type_name(features))
     reach = checks.positive_number("reach", reach)
-    coordinates = waves.frequencies.size // len(waves.frequencies)
+    coordinates = features.frequencies.size // len(features.frequencies)
     if coordinates > 2:
-        raise wrong_value("waves", "have one coordinate or two", f"{coordinates} coordinates")
+        raise wrong_value("features", "have one coordinate or two", f"{coordinates} coordinates")
     ax = axes.axes_to_draw_on(ax)
     at = np.linspace(-reach, reach, _LINE_POINTS if coordinates == 1 else _SIDE_POINTS)
     points = np.stack(np.meshgrid(*[at] * coordinates))
-    kernel = waves.kernel(points if waves.frequencies.ndim == 2 else points[0])
+    kernel = features.kernel(points if features.frequencies.ndim == 2 else points[0])
     kernel = kernel / np.max(kernel)  # which is at 0
     if coordinates == 1:
         ax.plot(at, kernel, color="#0072b2")

@@ -3,16 +3,16 @@
 import sys
 from contextlib import AbstractContextManager, nullcontext
 
+from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import Space
 
 
-class PyTorch(Space):
+class PyTorch(Backend):
     """PyTorch, whose arrays of a mode (inference, fake, functional) must not outlive it."""
 
-    can_write = reads_values = records_gradients = True
+    is_mutable = reads_values = records_gradients = True
 
-    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
+    def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
     def _to_numpy(self, array: Array) -> Array:
@@ -72,6 +72,8 @@ def _is_recorded(tensor: Array) -> bool:
 
 def _addresses(tensor: Array) -> tuple[int, int]:
     """Return where the elements of a tensor begin and end in memory."""
-    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    visible_keys = sum(
+        (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
     start: int = tensor.data_ptr()
-    return start, start + (reach + 1) * tensor.element_size()
+    return start, start + (visible_keys + 1) * tensor.element_size()

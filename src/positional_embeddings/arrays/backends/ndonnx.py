@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from positional_embeddings.arrays.backend import Backend, NamespaceProxy
 from positional_embeddings.arrays.namespace import Array, Namespace
-from positional_embeddings.arrays.space import NamespaceProxy, Space
 
 
-class NDONNX(Space):
+class NDONNX(Backend):
     """ndonnx."""
 
     @staticmethod

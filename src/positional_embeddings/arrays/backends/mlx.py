@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from positional_embeddings.arrays.backend import Backend, NamespaceProxy
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import NamespaceProxy, Space
 
 
-class MLX(Space):
+class MLX(Backend):
     """mlx.core."""
 
     @staticmethod
