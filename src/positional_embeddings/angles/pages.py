@@ -168,7 +168,7 @@ class PositionTables:
             tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
             return align_tables(tables, x_axes, backend)
         # The length of an array of NumPy is known, and none is computed later.
-        is_numpy, seq = backend.xp is np, x_axes.seq
+        is_numpy, seq = backend.has_host_arrays, x_axes.seq
         count = x_axes.shape[seq] if is_numpy else axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
@@ -192,7 +192,7 @@ class PositionTables:
         if not self._shape(positions, "positions", backend):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
         tables = self._at_positions(positions, order, backend)
-        if backend.xp is np:
+        if backend.has_host_arrays:
             return read_only(tables)
         options = {"dtype": backend.dtype, "device": backend.device}
         return backend.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
@@ -323,7 +323,7 @@ class PositionTables:
                 if self.arrange is None:
                     return tables
                 return self._stacked(tables[0, ...], tables[1, ...], order, backend)
-            if xp is not np or 0 in shape:
+            if not backend.computes_in_blocks or 0 in shape:
                 return self._exact(positions, order, backend)
             # In blocks, so that what is computed on the way takes little memory.
             count = prod(shape)
@@ -387,7 +387,7 @@ def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Ar
     places = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
     order, index = axes.placement(places, len(x_axes.shape) + 1)
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
-    if backend.xp is np:
+    if backend.has_host_arrays:
         return tuple(expanded)
     if is_numpy:
         with backend.current_device(backend.device, backend.xp):

@@ -58,6 +58,8 @@ class Backend:
     reads_values = False  # values can be read at once, outside a trace
     shows_tracing = False  # an array of a trace has a type of its own
     has_cuda_kernels = False  # its kernels, written in CUDA, are compiled at their first call
+    has_host_arrays = False  # its arrays are NumPy's, which results of the host need no copy for
+    computes_in_blocks = False  # blocks that fit the cache take less time than whole arrays
     rotation_kernel = ""  # the library that rotates its arrays in one pass
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated

@@ -135,7 +135,7 @@ class Sinusoids(NamedTuple):
         if backend.has_cuda_kernels:
             both = cos_sin_of_sum_by_kernel(points, frequencies, work, backend, factor)
             cos, sin = both[0, ...], both[1, ...]
-        elif xp is np and len(frequencies) <= MOST_COORDINATES:
+        elif backend.computes_in_blocks and len(frequencies) <= MOST_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
             sin, cos = self.in_order(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
@@ -165,7 +165,7 @@ class Sinusoids(NamedTuple):
             cos, sin = cos_sin(x, frequencies, work, backend, factor)
             return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
 
-        if xp is not np or backend.is_compiling:  # PyTorch would unroll the loop
+        if not backend.computes_in_blocks or backend.is_compiling:  # PyTorch would unroll the loop
             return backend.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
         features = np.empty((2 * pairs, points.size), dtype=dtype)
         sines, cosines = split_pairs(features, 0, layout, pairs)

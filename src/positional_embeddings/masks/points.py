@@ -40,7 +40,7 @@ class PositionBlock(NamedTuple):
     def in_library(self, table: Array) -> Array:
         """Return an array of the mask in the library of the positions."""
         backend = self.backend
-        if backend.xp is np or not isinstance(table, np.ndarray):
+        if backend.has_host_arrays or not isinstance(table, np.ndarray):
             return table
         most = self.largest
         is_concrete = table.size and not backend.is_compiling
@@ -140,7 +140,7 @@ def _in_small_integers(k: PositionBlock, *bounds: Array) -> tuple[Array, ...]:
 
     Small integers are compared four times as fast.
     """
-    is_plain = k.backend.xp is np and not k.backend.is_compiling
+    is_plain = k.backend.has_host_arrays and not k.backend.is_compiling
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1:
         return k.values, *bounds
     if len(bounds[0]) * k.values.size < _FEWEST_PAIRS:

@@ -510,7 +510,7 @@ class DecoderStep(MadeByCache):
         rope, positions = rule.rope, self.positions
         if rope is None:
             return lambda q, k: (q, k)
-        if backend.xp is np and positions.size == 1 and rope.head_size == rule.head_size:
+        if backend.has_host_arrays and positions.size == 1 and rope.head_size == rule.head_size:
             at = positions.item()
             if 0 <= at < rope.seq_len:  # its tables are at hand
                 return _token_rotation(rope, at, q, k)
@@ -554,7 +554,7 @@ def _buffers(
     Those of NumPy are parts of one array, for which a system may take large pages: a step of 12
     layers of 12 heads over 2,048 keys takes some 3 % less time.
     """
-    if backend.xp is not np:
+    if not backend.has_host_arrays:
         return [None if pair is None else tuple(map(zeros, pair)) for pair in shapes]
     ends = [*accumulate(prod(shape) for pair in shapes for shape in pair or ())]
     parts = iter(np.split(zeros(ends[-1]), ends[:-1]))

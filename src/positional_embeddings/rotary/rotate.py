@@ -261,7 +261,7 @@ def choose_kernel(
     if dtypes.is_complex(x.dtype):
         return _rotate_complex
     is_whole = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
-    is_few = backend.xp is np and 0 < x.size <= MAX_FULL_WIDTH_SIZE
+    is_few = backend.computes_in_blocks and 0 < x.size <= MAX_FULL_WIDTH_SIZE
     if is_few and is_whole and x.dtype in (np.float32, np.float64):
         return rotate_full_width
     return _rotate_blocks
@@ -290,7 +290,7 @@ def compiled_kernel_for(
         )
         raise TypeError(message)
     # In place, a cache has what is written.
-    if kernel and out is not x and backend.xp is np and x.nbytes >= STREAMED_BYTES:
+    if kernel and out is not x and backend.computes_in_blocks and x.nbytes >= STREAMED_BYTES:
         return partial(kernel, stream=True)
     return kernel
 
@@ -418,7 +418,7 @@ def _rotate_blocks(
 
 def _repeated(table: Array, block: Array, backend: Backend) -> Array:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or backend.xp is not np:
+    if table.shape == block.shape or not backend.computes_in_blocks:
         return table
     repeated = np.empty_like(block, dtype=table.dtype)
     repeated[...] = table

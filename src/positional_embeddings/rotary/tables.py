@@ -114,7 +114,7 @@ class RotaryTables(ArrayDataclass):
         if plan.kernel is rotate_full_width:
             cos, sin = full_width_tables(cos, sin, x_axes.feature)
         # What CuPy copies stays with the stream that copied it.
-        if backend.xp is np or tables is self.cos_sin:
+        if backend.has_host_arrays or tables is self.cos_sin:
             remember(self._plans, key, (plan, cos, sin))
         return plan, cos, sin
 

@@ -25,6 +25,7 @@ class NumPy(Backend):
     """NumPy; arrays of subclasses are computed here, too, but no plan is kept of them."""
 
     is_mutable = supports_out = keeps_tables = reads_values = shows_tracing = True
+    has_host_arrays = computes_in_blocks = True
     rotation_kernel = "numba"
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
 
