@@ -133,7 +133,7 @@ def room_of(name):
 def rooms():
     """Return the rooms of the table in CONTRIBUTING, and the modules outside of them, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    table = text.partition("| room | holds |\n")[2].partition("\n\n")[0]
+    table = text.partition("| package | contents |\n")[2].partition("\n\n")[0]
     return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
 
 
