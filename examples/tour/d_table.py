@@ -1,6 +1,6 @@
 """
-4. Encode a table for scikit-learn
-==================================
+4. Predict from a table
+=======================
 
 This page encodes dates and places of Atlantic storms for scikit-learn. Then an attention over the
 rows of a table smooths the data, and estimates its error.
