@@ -128,24 +128,24 @@ IN_CALLS = {
 }
 
 
-def room_of(name):
+def package_of(name):
     return name.split(".")[1]
 
 
 def packages():
     """Return the packages of the table in CONTRIBUTING, and the other modules, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    table = text.partition("| package | holds |\n")[2].partition("\n\n")[0]
+    table = text.partition("| package | contents |\n")[2].partition("\n\n")[0]
     return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
 
 
 @pytest.mark.complete
 def test_data_flows_down_the_table_of_rooms():
     order = packages()
-    assert sorted(order) == sorted({room_of(name) for name in MODULES})
+    assert sorted(order) == sorted({package_of(name) for name in MODULES})
     for name, path in MODULES.items():
-        above = {room_of(other) for other in set(imported_by(path)) - IN_CALLS.get(name, set())}
-        assert above <= {*order[: order.index(room_of(name)) + 1]}, name
+        above = {package_of(other) for other in set(imported_by(path)) - IN_CALLS.get(name, set())}
+        assert above <= {*order[: order.index(package_of(name)) + 1]}, name
 
 
 @pytest.mark.complete

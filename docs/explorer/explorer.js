@@ -369,7 +369,7 @@ function showErrors(rope) {
   plots.drawErrors(find("#errors"), columns, rope.seqLen, first, halfUnit, note("errors", text));
 }
 
-// The same in Python.
+// Python code.
 
 /** Return a call with an argument a line; deeper calls are indented. */
 function pythonOf(name, values, indent = "") {

@@ -1,15 +1,15 @@
 """
-2. Queries and keys are rotated
-===============================
+2. Rotate queries and keys
+==========================
 
 Most language models rotate pairs of features of their queries and keys by angles that grow with
-the position. The score of a query and a key then depends on their distance alone.
+the position. The score of a query and a key then depends only on their distance.
 """
 
 # %%
-# A ``RoPE`` for heads of 64 features and up to 4,096 positions. It rotates arrays of any library.
-# Name the axes of the features and of the sequence; no axis is guessed from a length. The scores
-# of 100 queries and keys are the same at the positions from 0 on and from 1,000 on:
+# This ``RoPE`` is for heads of 64 features and up to 4,096 positions. It rotates arrays of any
+# library. The axes of features and sequence are explicit, never inferred from lengths. The scores
+# of 100 queries and keys are the same at positions from 0 and from 1,000:
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,9 +25,8 @@ far = rope(q, offset=1000) @ rope(k, offset=1000).swapaxes(-1, -2)
 print(np.abs(near - far).max() < 1e-10)
 
 # %%
-# Each pair of features has a wavelength: the first pair turns once in six positions, the last one
-# once in 47,000. The score of a query and a key that are the same vector falls with their
-# distance.
+# Each pair of features has a wavelength: the first pair turns once in six positions, the last pair
+# once in 47,000. The score of an equal query and key decreases with their distance.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
 plot_wavelengths({"base 10,000": rope}, ax=left)
@@ -36,10 +35,10 @@ plot_rope_decay({"base 10,000": rope}, max_distance=400, ax=right)
 right.set_title("scores at 400 distances")
 
 # %%
-# A model was trained on 4,096 positions. A longer text has angles that it never saw. A scaling
-# such as YaRN makes the wavelengths of slow pairs eight times as long, so that 32,768 positions
-# have angles that the model knows. It also multiplies cosines and sines by a factor, which is
-# printed.
+# A model is trained on 4,096 positions. A longer text has angles outside the training range. A
+# scaling such as YaRN makes the wavelengths of slow pairs eight times as long, so the angles of
+# 32,768 positions stay in that range. It also multiplies cosines and sines by the printed
+# factor.
 
 longer = RoPE(64, 32_768, scaling=YaRNScaling(8.0, 4096), feature_axis=-1, seq_axis=-2)
 ax = plot_wavelengths({"as trained": rope, "extended by YaRN": longer})
@@ -47,8 +46,8 @@ ax.set_title("a longer context")
 print(round(longer.attention_factor, 3))
 
 # %%
-# The ``config.json`` of a model has all of this. ``from_hf_config`` reads it, and refuses what it
-# does not know.
+# The ``config.json`` of a model contains these settings. ``from_hf_config`` reads them, and raises
+# an error for unknown settings.
 
 config = {
     "model_type": "qwen2",

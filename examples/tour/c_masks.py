@@ -1,13 +1,13 @@
 """
-3. Masks say who sees whom
-==========================
+3. Mask keys
+============
 
-A mask is a small value with a rule, such as "no later key". In its array True is masked out. An
-attention takes the value, and does not compute what the rule hides.
+A mask is an object with a rule, such as "no later key". In its array True is masked out. An
+attention takes the object, and skips masked blocks.
 """
 
 # %%
-# Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``.
+# Masks combine by ``|`` (masked by either), ``&`` (masked by both) and ``~``.
 
 import numpy as np
 
@@ -28,15 +28,15 @@ print(describe_mask(window, 10))
 plot_attention(window, 32).set_title("no later key, and none farther than seven back")
 
 # %%
-# Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX the same mask becomes
-# an array ``(batch, 1, query, key)`` in which True attends.
+# Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX, ``to_attend`` converts
+# the mask to an array ``(batch, 1, query, key)``, in which True attends.
 
 mask = window | PaddingMask([20, 32])
 print(mask.dense(32).shape, to_attend(mask, 32).shape)
 
 # %%
-# What the mask hides never reaches the output, and a query that sees no key gets zeros. Here are
-# the weights of one head of the second sequence, with rotated queries and keys.
+# Masked keys and values never reach the output, and a query without a visible key gets zeros. The
+# plot shows the weights of one head of the second sequence, with rotated queries and keys.
 
 axes = {"feature_axis": -1, "seq_axis": -2}
 q, k, v = np.random.default_rng(0).standard_normal((3, 2, 4, 32, 16))  # (batch, heads, seq, head)
@@ -48,7 +48,7 @@ ax = plot_attention(weights, index=(1, 0), key_axis=-1)
 ax.set_title("attention weights of one head")
 
 # %%
-# Long sequences are computed in blocks. Blocks that the mask hides are left out, so that the time
+# Long sequences are computed in blocks. Fully masked blocks are skipped, so the time
 # of a window grows with the length, not with its square.
 
 long = np.random.default_rng(1).standard_normal((3, 1, 1, 20_000, 16), dtype=np.float32)

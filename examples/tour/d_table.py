@@ -1,13 +1,13 @@
 """
-4. From a table to a score
-==========================
+4. Predict from a table
+=======================
 
-Dates and places of Atlantic storms become columns for scikit-learn. An attention over the rows of
-a table smooths them, and says how large its error is.
+This page encodes dates and places of Atlantic storms for scikit-learn. Then an attention over the
+rows of a table smooths the data, and estimates its error.
 """
 
 # %%
-# A row is a storm at noon of one day. How far to the east has it drifted by noon of the next day?
+# A row is a storm at noon of one day. The target is its eastward drift until noon of the next day.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,8 +26,8 @@ storms = storms.assign(drift=tomorrow - storms.longitude).dropna()
 storms.head(3)
 
 # %%
-# One encoder follows the calendar, another the sphere. Cross-validation keeps all days of a storm
-# in one fold. The scores are R2: 1 is perfect, and 0 is the mean of all storms.
+# One encoder encodes dates, another encodes places. Cross-validation puts all days of a storm
+# into one fold. The scores are R2: 1 is perfect, and 0 is the mean of all storms.
 
 season = PositionalEncoder(periods="year", harmonics=2)
 place = PositionalEncoder("spherical")
@@ -40,9 +40,9 @@ print("raw columns", cross_val_score(raw, table, storms.drift, **folds).mean().r
 print("encoded    ", cross_val_score(encoded, storms, storms.drift, **folds).mean().round(2))
 
 # %%
-# ``AttentionRegressor`` predicts by a line through the samples around a query, weighted by how
-# near they are: keys are the samples, and values are what was measured. It chooses how far "near"
-# reaches by predicting each sample from the others. The band is two standard deviations of a new
+# ``AttentionRegressor`` fits a line to the samples around a query, weighted by their
+# distance: keys are the samples, and values are the measurements. It chooses the width of the
+# kernel by leave-one-out cross-validation. The band is two standard deviations of a new
 # storm.
 
 north = storms[["latitude"]]
@@ -57,5 +57,5 @@ ax.set(xlabel="latitude (degrees north)", ylabel="drift (degrees east in a day)"
 ax.set_title("storms drift west in the trade winds")
 
 # %%
-# From here: :doc:`the guides </guide/index>` answer questions one by one, :doc:`the gallery
-# </gallery/index>` has more pictures, and :doc:`the reference </reference/index>` every name.
+# :doc:`The guides </guide/index>` answer single questions, :doc:`the gallery
+# </gallery/index>` has more plots, and :doc:`the reference </reference/index>` has every name.

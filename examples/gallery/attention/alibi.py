@@ -1,9 +1,9 @@
 """
-Near heads and far heads
-========================
+The slopes of ALiBi
+===================
 
-ALiBi subtracts the distance times a slope from the scores, and each head has its own slope. The
-keys after the query are hidden by a mask.
+ALiBi subtracts the distance times a slope from the scores. Each head has its own slope. A causal
+mask hides later keys.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Biases by distance
 ==================
 
-Five biases against the distance, of several heads each. ALiBi is straight, KERPLE and Sandwich
-flatten out, and T5 has a number for each bucket of distances, which is learned.
+Four biases against the distance, for several heads. ALiBi is linear, KERPLE and Sandwich
+flatten, and T5 has a learned value for each bucket of distances.
 """
 
 import matplotlib.pyplot as plt

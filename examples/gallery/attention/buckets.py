@@ -2,7 +2,8 @@
 The buckets of T5
 =================
 
-Near distances have a bucket each, and far ones share buckets that grow with the distance.
+Each short distance has its own bucket. Longer distances share buckets, whose size grows with the
+distance.
 """
 
 import matplotlib.pyplot as plt

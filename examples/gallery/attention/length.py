@@ -1,9 +1,9 @@
 """
-Softmax over more and more keys
-===============================
+Softmax weight and the number of keys
+=====================================
 
-The weight of one matching key falls as keys are added, with RoPE and without a bias. A factor on
-the queries that grows with the logarithm of the position keeps it, as in Llama 4.
+The weight of one matching key decreases as keys are added, without a bias. A factor on
+the queries that grows with the logarithm of the position prevents this, as in Llama 4.
 """
 
 import matplotlib.pyplot as plt

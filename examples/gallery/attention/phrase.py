@@ -2,7 +2,7 @@
 A rose is a rose
 ================
 
-Words attend to equal words. One head of ALiBi looks near, the other one far.
+Words attend to equal words. One head of ALiBi attends to close words, the other to distant words.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-The ring of a cache
-===================
+The ring buffer of a cache
+==========================
 
-A cache of 12 slots, two of them sinks. A new token overwrites the oldest one; the first two
-tokens stay. The picture shows which position is in which slot after each step.
+A cache has 12 slots, including two sink tokens. A new token overwrites the oldest token; the first
+two tokens stay. The plot shows the position in each slot after each step.
 """
 
 import matplotlib.pyplot as plt

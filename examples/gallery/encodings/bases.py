@@ -2,8 +2,8 @@
 The base of a sinusoidal encoding
 =================================
 
-The similarity to one position falls with the distance. A larger base has longer waves, so that
-far positions stay more alike.
+The similarity to one position decreases with the distance. A larger base has longer wavelengths, so
+distant positions are more similar.
 """
 
 import matplotlib.pyplot as plt

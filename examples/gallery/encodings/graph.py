@@ -2,8 +2,8 @@
 Handwritten digits as a graph
 =============================
 
-Each of 400 digits is joined to its eight nearest neighbours. The encoding by eigenvectors of the
-graph's Laplacian knows edges alone, and still parts the digits from each other.
+Edges join each of 400 digits to its eight nearest neighbours. The encoding by eigenvectors of the
+graph Laplacian uses only the edges, and still separates the digits.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Grid cells
 ==========
 
-Sines and cosines along three directions 120 degrees apart add up to a hexagonal pattern, as cells
-in the brain of a rat fire. Several scales together tell places of a plane apart.
+Sines and cosines along three directions 120 degrees apart add up to a hexagonal pattern, like the
+firing of grid cells in the brain of a rat. Several scales together distinguish points of a plane.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Positions need not be integers
 ==============================
 
-An encoding of the times of measurements shows the hours in which the instrument was broken. An
-encoding of their row numbers does not.
+An encoding of the times of measurements shows the hours without measurements. An encoding of
+the row numbers does not.
 """
 
 import matplotlib.pyplot as plt

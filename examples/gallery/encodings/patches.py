@@ -2,9 +2,8 @@
 The patches of a photograph
 ===========================
 
-``grid_encoding`` gives each patch of an image a vector, half of it by its row and half by its
-column. The map shows how similar the vectors of all patches are to the vector of the patch with
-the frame.
+``grid_encoding`` gives each patch of an image a vector, half for its row and half for its
+column. The map shows the cosine similarity of each patch to the framed patch.
 """
 
 import matplotlib.pyplot as plt

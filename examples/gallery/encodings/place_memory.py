@@ -2,10 +2,10 @@
 A memory of places
 ==================
 
-Three things are bound to their places and added to one vector of 1,024 numbers. What is left
-after a thing is unbound from the memory is similar to the encoding of its place; the star is
-where it is decoded. The second row has the kernels of three encodings: how similar the encodings
-of two points are, by the difference of the points.
+Three things are bound to their places and added to one vector of 1,024 numbers. Unbinding a thing
+from the memory gives a vector similar to the encoding of its place; the star marks
+the decoded place. The second row shows the kernels of three encodings: the similarity of the
+encodings of two points, by the difference of the points.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Random Fourier features
 =======================
 
-Scalar products of random features approach a kernel. Four times as many features halve the spread
-around it.
+Scalar products of random features approximate a kernel. Four times as many features halve the
+spread around the kernel.
 """
 
 import matplotlib.pyplot as plt

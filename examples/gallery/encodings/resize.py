@@ -2,8 +2,8 @@
 Learned positions for larger images
 ===================================
 
-``LearnedPE.resize`` takes a table of 8 x 8 patches to 20 x 20. Here the table holds the pixels of
-a handwritten digit, so that one sees what bicubic interpolation does.
+``LearnedPE.resize`` interpolates a table of 8 x 8 patches to 20 x 20. Here the table holds the
+pixels of handwritten digits, to show the effect of bicubic interpolation.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-What is near in a year, and on the globe
-========================================
+Similarity in a year, and on the globe
+======================================
 
-The cosine similarity of encodings says what a model takes for near. December is near to January,
-and the places around Zurich are near in all directions.
+The cosine similarity of encodings shows which positions are close for a model. December is close to
+January, and the similarity to Zurich decreases in all directions.
 """
 
 import matplotlib.pyplot as plt

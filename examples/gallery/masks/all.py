@@ -2,8 +2,8 @@
 All masks
 =========
 
-Each mask knows its rule. They combine by ``|`` (hidden by either), ``&`` (hidden by both) and
-``~``.
+Each mask is an object with a rule. Masks combine by ``|`` (masked by either), ``&`` (masked by
+both) and ``~``.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Blocks that are never computed
-==============================
+Skipped blocks
+==============
 
-A mask tells which blocks of keys a block of queries can see. The others cost nothing, so that the
-time of a window grows with the length and not with its square.
+A mask determines the visible blocks of keys of a block of queries. Fully masked blocks are skipped,
+so the time of a window grows with the length, not with its square.
 """
 
 import matplotlib.pyplot as plt

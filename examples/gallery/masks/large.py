@@ -2,8 +2,8 @@
 A window with global tokens
 ===========================
 
-Up to 32 tokens each cell has a border. Of 8,000 tokens each cell is a block, and the paler the
-more of it is masked.
+For up to 32 tokens each cell has a border. For 8,000 tokens each cell is a block, and a paler cell
+has more masked pairs.
 """
 
 import matplotlib.pyplot as plt

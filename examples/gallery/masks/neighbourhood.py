@@ -2,8 +2,8 @@
 Neighbours on a grid
 ====================
 
-Tokens of an image that attend to their 5 x 5 neighbours, row by row in one sequence. On the left
-the mask, on the right what three queries see on the grid.
+The patches of an image, row by row in one sequence, attend to their 5 x 5 neighbours. Left: the
+mask. Right: the visible patches of three queries on the grid.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-The mean of near stations
-=========================
+The mean of the nearest stations
+================================
 
-A map from 200 stations: each place attends to its eight nearest stations, which ``ListMask``
-lists. Of 2.4 million pairs only 96,000 are computed.
+In this map of 200 stations, each place attends to its eight nearest stations, listed in a
+``ListMask``. Only 96,000 of 2.4 million pairs are computed.
 """
 
 import matplotlib.pyplot as plt

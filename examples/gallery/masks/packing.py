@@ -2,8 +2,8 @@
 Packed documents
 ================
 
-Three documents in one row save padding. Each token sees its own document only, and positions
-start anew in each.
+Packing three documents into one row saves padding. Each token attends only to its own document, and
+positions restart in each document.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Scores fall with the distance
-=============================
+Scores decrease with the distance
+=================================
 
-The score of two equal vectors, rotated at their positions, falls with their distance. A larger
-base and YaRN keep it high for longer.
+The score of two equal vectors, rotated by their positions, decreases with their distance. A larger
+base or YaRN slows the decrease.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 The error of float32 angles
 ===========================
 
-An angle of 100,000 radians in float32 is known to 0.004 only. Cosines of such angles lose a digit
-for each power of ten; the tables of this library do not.
+An angle of 100,000 radians in float32 is accurate only to 0.004. Cosines of such angles lose a
+digit for each power of ten; the tables of this library do not.
 """
 
 import matplotlib.pyplot as plt

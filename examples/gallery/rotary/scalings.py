@@ -1,9 +1,9 @@
 """
-Five ways to a longer context
-=============================
+Five scalings for a longer context
+==================================
 
-Each scaling stretches the wavelength of each pair by a factor. All of them extend a context of
-4,096 by 8; they differ in the pairs that they leave alone.
+Each scaling multiplies the wavelength of each pair by a factor. All five scalings extend a context
+of 4,096 by 8, and differ in the pairs that stay unchanged.
 """
 
 import matplotlib.pyplot as plt

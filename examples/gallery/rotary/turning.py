@@ -2,8 +2,8 @@
 One vector at many positions
 ============================
 
-A rotation turns each pair of features by its own angle. The first pair goes round every six
-positions; the last one has hardly moved after 60.
+A rotation turns each pair of features by its own angle. The first pair completes a cycle every six
+positions; the last pair has hardly turned after 60.
 """
 
 import matplotlib.pyplot as plt

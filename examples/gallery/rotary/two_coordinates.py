@@ -3,7 +3,7 @@ Rows and columns of an image
 ============================
 
 With ``sections`` half of the pairs turn by the row of a patch and half by its column, as in
-Qwen2-VL and Pixtral. The score of equal vectors falls with the distance in both directions.
+Qwen2-VL and Pixtral. The score of equal vectors decreases with the distance in both directions.
 """
 
 import matplotlib.pyplot as plt

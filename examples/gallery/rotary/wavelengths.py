@@ -1,9 +1,9 @@
 """
-What YaRN does to the wavelengths
-=================================
+The wavelengths of YaRN
+=======================
 
-A head as in Llama is trained on 4,096 positions and extended to 32,768. Short waves stay as they
-are, and long ones are stretched. Pairs above their context never complete a cycle.
+A head of the size in Llama is trained on 4,096 positions and extended to 32,768. Short wavelengths
+are unchanged, and long wavelengths are stretched. Pairs above their context never complete a cycle.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Decay by xPos
 =============
 
 xPos multiplies rotated queries and divides rotated keys by a factor that depends on the position,
-so that scores fall with the distance for certain. The centre keeps the factors near 1.
+so scores always decay with the distance. The option ``center`` keeps the factors close to 1.
 """
 
 import matplotlib.pyplot as plt

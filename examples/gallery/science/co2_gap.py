@@ -3,7 +3,8 @@ Gaps in a record of CO2
 =======================
 
 Half a year is cut out of the weekly record of Mauna Loa. ``GapFiller`` hides windows as long as
-the gap in the rest, finds what predicts them best, and so knows the error of what it fills.
+the gap in the remaining record, selects the predictions with the smallest error, and estimates the
+error of the filled values.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-How many harmonics for places
-=============================
+The degree of spherical harmonics
+=================================
 
-The altitude of 1,458 airports by spherical harmonics of their places. A higher degree
-follows finer detail; cross-validation says what it is worth on airports that were held out.
+Spherical harmonics of the places of 1,458 airports predict their altitude. A higher degree
+resolves finer detail; cross-validation measures the score on held-out airports.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-How deep the earth quakes
-=========================
+The depth of earthquakes
+========================
 
 A ``SphereKernel`` smooths the depths of 1,000 earthquakes near Fiji by their places. The plate
-dips to the west, so that quakes are deeper there.
+dips to the west, so earthquakes are deeper there.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-A season that repeats, in every month
-=====================================
+A seasonal cycle that changes slowly
+====================================
 
-Sea surface temperatures off Peru, month by month. A periodic kernel smooths along the year, a
-Gaussian one along the decades, and their product finds El Niño: years far above the mean of their
+Monthly sea surface temperatures off Peru. A periodic kernel smooths along the year, and a
+Gaussian kernel along the decades. Their product shows El Niño: years far above the mean of their
 months.
 """
 

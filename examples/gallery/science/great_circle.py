@@ -2,9 +2,9 @@
 Covariances on the Earth
 ========================
 
-The eigenvalues of a covariance are never below 0. A Matern kernel of the great-circle distances
-between 400 places has some that are, so it is no covariance. The scalar products of harmonics that
-are weighted by degree have none, and fall with the distance in a similar way.
+The eigenvalues of a covariance are never negative. A Matern kernel of the great-circle distances
+between 400 places has negative eigenvalues, so it is not a covariance. The scalar products of
+harmonics weighted by degree have none, and decrease with the distance in a similar way.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Day and year in one model
 =========================
 
-Temperatures of each hour in New York. The encoder follows the clock and the calendar; a product
-of both encodings lets the day change with the season.
+Hourly temperatures in New York. The encoder encodes the time of day and of the year; a product
+of both encodings allows the daily cycle to change with the season.
 """
 
 import matplotlib.pyplot as plt

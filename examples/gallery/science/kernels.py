@@ -2,8 +2,8 @@
 Kernels of the smoother
 =======================
 
-What a sample counts for, by its distance from the query. Each line is what an
-``AttentionRegressor`` predicts from samples of 0 and a single one of 1, but for a factor.
+The weight of a sample by its distance from the query. Each line is the prediction of an
+``AttentionRegressor`` for samples of 0 and a single sample of 1, up to a factor.
 """
 
 import matplotlib.pyplot as plt

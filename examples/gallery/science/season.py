@@ -2,8 +2,8 @@
 A season by harmonics
 =====================
 
-A least-squares fit of the warmest temperature of each day in Seattle. One harmonic of the year is
-a sine; three follow the short and dry summer.
+A least-squares fit of the maximum temperature of each day in Seattle. One harmonic of the year is
+a sine; three harmonics fit the short and dry summer.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-Where storms drift
-==================
+The drift of storms
+===================
 
-Spherical harmonics of the place and ridge regression: how far Atlantic storms move to the east in
-a day. In the trade winds they drift to the west, and farther north to the east.
+Ridge regression on spherical harmonics predicts how far Atlantic storms drift to the east in
+a day. Storms drift to the west in the trade winds, and to the east farther north.
 """
 
 import matplotlib.pyplot as plt

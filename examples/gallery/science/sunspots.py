@@ -1,9 +1,9 @@
 """
-Sunspots with a band
-====================
+Sunspots with a prediction interval
+===================================
 
-``AttentionRegressor`` smooths the sunspots of 309 years. Its width comes from leaving out single
-years, and the band of two standard deviations is for new measurements.
+``AttentionRegressor`` smooths the sunspots of 309 years. Leave-one-out cross-validation chooses its
+width. The band is two standard deviations of a new measurement.
 """
 
 import matplotlib.pyplot as plt

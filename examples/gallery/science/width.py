@@ -1,9 +1,9 @@
 """
-The width, where the weather lasts
-==================================
+The width with autocorrelated weather
+=====================================
 
-Neighbouring days share their weather. Leaving out single days takes the weather for a part of the
-season, with a warning; leaving out a month finds the season.
+The weather of consecutive days is correlated. With leave-one-out the model fits the weather as a
+part of the season, with a warning. Leaving out a month recovers the season.
 """
 
 import warnings
