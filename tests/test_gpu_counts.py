@@ -1,4 +1,4 @@
-"""The page of what calls ask of a GPU is what is counted."""
+"""The page of GPU operations has the counted numbers."""
 
 import pytest
 

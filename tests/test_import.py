@@ -59,9 +59,8 @@ def test_names_that_are_not_there_are_answered():
         assert names.split() == sorted(getattr(module, "__all__", names.split()))
         for name in names.split():
             assert hasattr(module, name)
-            with pytest.raises(
-                AttributeError, match=f"`{name}`. Import it from {PACKAGE}.{package}."
-            ):
+            remedy = f"`{name}`. Import it from {PACKAGE}.{package}."
+            with pytest.raises(AttributeError, match=remedy):
                 getattr(positional_embeddings, name)
         with pytest.raises(AttributeError, match=f"`{package}`. Import {PACKAGE}.{package}."):
             positional_embeddings.__getattr__(package)
