@@ -22,7 +22,7 @@ from cupy.cuda import nvrtc
 
 from positional_embeddings.angles import cupy_kernel as angle_kernel
 from positional_embeddings.arrays import cuda
-from positional_embeddings.attention import cupy_kernels as attention_kernels
+from positional_embeddings.attention.algorithms import cupy_kernels as attention_kernels
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"

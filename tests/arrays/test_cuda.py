@@ -8,9 +8,11 @@ from positional_embeddings.arrays.cuda import cuda_text
 
 
 def test_constants_come_before_the_files():
-    text = cuda_text("attention/block.cu", "attention/softmax.cu", NUMBER="float32", ROW_AXES=3)
-    folder = resources.files("positional_embeddings") / "attention"
-    files = [(folder / name).read_text("utf-8") for name in ("block.cu", "softmax.cu")]
+    names = "attention/algorithms/block.cu", "attention/algorithms/softmax.cu"
+    text = cuda_text(*names, NUMBER="float32", ROW_AXES=3)
+    files = [
+        resources.files("positional_embeddings").joinpath(name).read_text("utf-8") for name in names
+    ]
     assert text == "".join(["#define NUMBER float\n#define ROW_AXES 3\n", *files])
 
 

@@ -18,7 +18,8 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks, softmax
+from positional_embeddings.attention import attention, softmax
+from positional_embeddings.attention.algorithms import blocks
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -348,16 +349,16 @@ def test_the_largest_softcap_bends_scores():
         np.testing.assert_array_equal(got, expected)
 
 
-def test_few_scores_of_large_keys_come_at_once(monkeypatch):
+def test_few_scores_of_large_keys_are_dense(monkeypatch):
     """As those of a decoding step: a score for each eight numbers of the keys."""
-    monkeypatch.setattr(blocks, "MOST_SCORES_ON_HOST", 4)
-    attend, in_blocks = blocks.attend, []
+    monkeypatch.setattr(blocks, "MAX_SCORES_ON_HOST", 4)
+    attend, in_blocks = attention.attend_blocks, []
 
     def plural(*arguments, **options):
         in_blocks.append(1)
         return attend(*arguments, **options)
 
-    monkeypatch.setattr(blocks, "attend", plural)
+    monkeypatch.setattr(attention, "attend_blocks", plural)
     rng = np.random.default_rng(0)
     for head, expected_blocks in ((8, 0), (7, 1)):
         q, k, v = (numbers(rng, head, n) for n in (1, 100, 100))

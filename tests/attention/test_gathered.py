@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import positional_embeddings as pe
 from positional_embeddings import ListMask, attention_weights, scaled_dot_product_attention
-from positional_embeddings.attention import gathered
+from positional_embeddings.attention.algorithms import listed_keys
 from positional_embeddings.biases.bias import Bias
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
@@ -396,8 +396,8 @@ def test_ragged_lists_are_computed_with_lists_of_like_lengths(monkeypatch):
         gathered_entries.append(listed.size)
         return original(inputs, queries, listed, columns)
 
-    original = gathered._block_output
-    monkeypatch.setattr(gathered, "_block_output", of_block)
+    original = listed_keys._block_output
+    monkeypatch.setattr(listed_keys, "_block_output", of_block)
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.zipf(1.5, 300), 256)
     indices = np.concat([rng.permutation(300)[:n] for n in lengths])

@@ -32,7 +32,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention.algorithms import blocks
 from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
 from positional_embeddings.attention.plan import plan
 
@@ -92,7 +92,7 @@ def test_a_mask_value_is_its_array_in_every_layout(backend, data, k_len, layout)
     own = [backend.array(in_layout(array, layout)) for array in arrays]
     axes = {"feature_axis": feature, "seq_axis": seq, "offset": offset}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "MOST_SCORES_ON_HOST", most if not compiled(backend) else 2**18)
+        patch.setattr(blocks, "MAX_SCORES_ON_HOST", most if not compiled(backend) else 2**18)
         if data.draw(st.booleans()):
             cut_as_far_as_possible(patch)
         got = scaled_dot_product_attention(*own, mask=mask, block_size=block_size, **axes)
@@ -321,7 +321,7 @@ def test_gradients_flow_through_the_blocks_that_are_left(backend):
 @pytest.mark.only_on("torch", "jax")
 def test_masks_come_in_blocks_without_writing_to_arrays(backend, monkeypatch):
     """Where a library records gradients or traces: of all scores at once training takes longer."""
-    monkeypatch.setattr(blocks, "MOST_SCORES_ON_HOST", 64)
+    monkeypatch.setattr(blocks, "MAX_SCORES_ON_HOST", 64)
     asked = count_blocks(monkeypatch)
     q, k, v = np.random.default_rng(0).standard_normal((3, 2, 64))
     own = [backend.array(x) for x in (q, k, v)]

@@ -14,7 +14,7 @@ from positional_embeddings import (
     create_padding_mask,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention.algorithms import blocks
 
 WEIGHTS = ("Wq", "Wk", "Wv", "Wo")
 
@@ -85,8 +85,8 @@ def test_bias_belongs_to_heads(backend, shape):
 def test_functions_of_indices(backend, monkeypatch, in_blocks, last):
     """Asked at once or block by block, they say what whole arrays say, of any number of axes."""
     if in_blocks:
-        monkeypatch.setattr(blocks, "MOST_SCORES_ON_HOST", 8)
-        monkeypatch.setattr(blocks, "MOST_SCORES_ON_DEVICE", 8)
+        monkeypatch.setattr(blocks, "MAX_SCORES_ON_HOST", 8)
+        monkeypatch.setattr(blocks, "MAX_SCORES_ON_DEVICE", 8)
     rng = np.random.default_rng(1)
     expanded = (..., *(None,) * len(last))
     longest = rng.integers(1, 4, last)

@@ -27,7 +27,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arrays.backends.numpy import NumPy
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.attention import cublas, cupy_kernels, on_cupy
+from positional_embeddings.attention.algorithms import cublas, cupy, cupy_kernels
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, KEYS, HEAD = 4, 7, 3
@@ -365,7 +365,7 @@ def loops(q, k, v, *, mask=None, bias=None, softcap=None, sinks=None, scale=None
 def compare(call, backend, monkeypatch):
     dtype, arrays, given, order, room, sizes = call
     for name, size in sizes.items():
-        monkeypatch.setattr(on_cupy, name, size)
+        monkeypatch.setattr(cupy, name, size)
     there = [laid_out(x, dtype, order, room, backend) for x in arrays]
     rounded = [backend.numpy(x).astype(float) for x in there]
     of_loops = {name: given.get(name) for name in ("mask", "bias", "softcap", "sinks", "scale")}
@@ -459,7 +459,7 @@ def test_8192_tokens_of_32_heads_take_few_blocks(on_device, monkeypatch, options
         blocks.append(out.size)
 
     monkeypatch.setattr(cublas, "gemm", multiply)
-    monkeypatch.setattr(on_cupy, "launch", lambda name, _: launches.append(name))
+    monkeypatch.setattr(cupy, "launch", lambda name, _: launches.append(name))
     scaled_dot_product_attention(x, x, x, **options, **LAST)
     assert len(blocks) == 2 * launches.count("softmax")
     assert len(blocks) // 2 <= most
@@ -474,13 +474,13 @@ def test_8192_tokens_of_32_heads_take_few_blocks(on_device, monkeypatch, options
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
 def test_heads_that_share_keys_are_rows_of_one_product(on_device, monkeypatch, key_heads):
     shapes = []
-    launch = on_cupy.launch
+    launch = cupy.launch
 
     def seen(name, block):
         shapes.append(block.scores.shape)
         launch(name, block)
 
-    monkeypatch.setattr(on_cupy, "launch", seen)
+    monkeypatch.setattr(cupy, "launch", seen)
     q, k, v = (on_device.array(np.ones((2, n, m, 8))) for n, m in ((4, 1), *[(key_heads, 6)] * 2))
     got = scaled_dot_product_attention(q, k, v, enable_gqa=True, **LAST)
     np.testing.assert_allclose(on_device.numpy(got), np.ones((2, 4, 1, 8)))
@@ -525,7 +525,7 @@ def test_scattered_queries_that_see_all_keys_are_a_block_of_their_own(on_device)
 @ONLY
 def test_features_that_lie_first_are_copied_once(on_device, monkeypatch):
     """Not for each block of queries."""
-    monkeypatch.setattr(on_cupy, "_MOST_QUERIES", 2)
+    monkeypatch.setattr(cupy, "_MOST_QUERIES", 2)
     copied, as_matrices = [], cublas.as_matrices
     monkeypatch.setattr(cublas, "as_matrices", lambda x: copied.append(x) or as_matrices(x))
     steps, multiply = [], cublas.gemm

@@ -21,7 +21,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arrays import threads as _threads
 from positional_embeddings.arrays.backends.numpy import NumPy
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention.algorithms import blocks
 from positional_embeddings.attention.scores import ScoreSpec
 
 sizes = st.integers(1, 7)
@@ -72,7 +72,7 @@ def test_blocks_of_any_size_are_the_plain_loop(
         return backend.array(np.moveaxis(array.reshape(*array.shape[:2], 2, 3), (0, 1), at))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "MOST_SCORES_ON_HOST", most)
+        patch.setattr(blocks, "MAX_SCORES_ON_HOST", most)
         got = scaled_dot_product_attention(
             *(expand_to_axes(array, axes) for array in (q, k, v)),
             mask=None if mask is None else expand_to_axes(mask, score_axes),

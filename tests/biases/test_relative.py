@@ -24,9 +24,9 @@ from positional_embeddings import (
     relative_positions,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.biases.t5 import bucket_limits
+from positional_embeddings.masks.spans import index_ranges
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
 PARAMETERS = np.random.default_rng(0).uniform(0.5, 1.5, (8, 3))

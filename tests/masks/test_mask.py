@@ -28,7 +28,6 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays.backends.numpy import NumPy
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.masks import mask as mask_module
@@ -43,6 +42,7 @@ from positional_embeddings.masks.ranges import (
     unite,
     unite_arrays,
 )
+from positional_embeddings.masks.spans import index_ranges
 from samples import MASKS, Pair
 
 

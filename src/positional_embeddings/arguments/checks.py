@@ -315,6 +315,11 @@ def broadcasts(
         raise wrong_value(name, requirement, shape if actual is None else actual, hint)
 
 
+def max_position(backend: Backend) -> int:
+    """Return the largest distance of a position from 0 for which integers hold twice a distance."""
+    return dtypes.largest_integer(backend.integer, backend.xp) // 4
+
+
 def is_static(size: Length) -> bool:
     """Tell whether a lazy library knows a length: dask says NaN, others None."""
     return size is not None and size == size  # noqa: PLR0124 - NaN is not itself

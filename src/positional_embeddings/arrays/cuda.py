@@ -8,7 +8,7 @@ _TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "lon
 
 
 def cuda_text(*files: str, **constants: object) -> str:
-    """Return the text of files such as `attention/softmax.cu`, after a `#define` for each constant.
+    """Return the text of files such as `angles/cos_sin.cu`, after a `#define` for each constant.
 
     Names of dtypes become those of CUDA's types.
     """

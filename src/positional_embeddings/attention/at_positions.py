@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import IndexRanges, position_array
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
@@ -13,6 +12,7 @@ from positional_embeddings.masks.by_position import HIDES_NOTHING, outside_ring
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions, PositionBlock
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, unite
+from positional_embeddings.masks.spans import IndexRanges, position_array
 
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
@@ -83,18 +83,16 @@ class ExplicitPositions(NamedTuple):
         return None if self.on_host is None else self.on_host.first
 
     def with_ring_mask(
-        self, rules: Any, backend: Backend
-    ) -> tuple[Any, "ImplicitPositions | ExplicitPositions"]:
-        """Return rules with what a ring hides, and where the queries and the keys are.
+        self, mask: Mask | Array, bias: Bias | Array, backend: Backend
+    ) -> tuple[Mask | Array, "ImplicitPositions | ExplicitPositions"]:
+        """Return the mask with what a ring hides, and where the queries and the keys are.
 
-        The rules have a mask in any case, so that values that are not finite have one rule.
+        There is a mask in any case, so that values that are not finite have one rule.
         """
-        mask, slots = rules.mask, self.slots
-        if rules.offset is not None:
-            checks.left_out("where `positions` are given", offset=rules.offset)
+        slots = self.slots
         if slots is not None:
             self._check_indices("mask", mask)
-            self._check_indices("bias", rules.bias)
+            self._check_indices("bias", bias)
         if isinstance(mask, Mask):
             for part in mask._leaves():
                 part._check_positions(self, backend)
@@ -104,8 +102,7 @@ class ExplicitPositions(NamedTuple):
             ring_mask = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
-        mask = HIDES_NOTHING if mask is None else mask
-        return rules if mask is rules.mask else rules._replace(mask=mask), at
+        return HIDES_NOTHING if mask is None else mask, at
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""

@@ -1,39 +1,39 @@
 """Scaled dot-product attention and its weights."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.caching import get_or_compute, signature_of
+from positional_embeddings.arrays.caching import remember, signature_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
-from positional_embeddings.attention import (
-    at_once,
-    blocks,
-    dask_chunks,
-    gathered,
-    jax_scan,
-    on_cupy,
-    unmasked,
+from positional_embeddings.attention.algorithms import blocks, jax_loops
+from positional_embeddings.attention.algorithms.blocks import attend_blocks
+from positional_embeddings.attention.algorithms.cupy import attend_cupy, cupy_weights
+from positional_embeddings.attention.algorithms.dask_chunks import attend_dask_chunks
+from positional_embeddings.attention.algorithms.dense import attend_dense, dense_weights
+from positional_embeddings.attention.algorithms.jax_loops import attend_jax_loops
+from positional_embeddings.attention.algorithms.listed_keys import (
+    attend_listed_keys,
+    listed_key_weights,
 )
+from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
 from positional_embeddings.attention.cache import KVStep
-from positional_embeddings.attention.rules import Options, Rules, ScoreFunction
-from positional_embeddings.attention.scores import ScoreSpec, spec_of
+from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
+from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
-# From queries, keys and values (..., sequence, feature) to the output and the logarithm of the sum
-# of exponentials, which is None unless it is asked for.
-Algorithm: TypeAlias = Callable[[ScoreSpec, Array, Array, Array], tuple[Array, Array]]
+# Each word is a module of `algorithms`, with one function of that name after `attend_`.
+Algorithm: TypeAlias = Literal["dense", "blocks", "listed_keys", "cupy", "jax_loops", "dask_chunks"]
 
 PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 
 # Scores are few, however many they are, if the keys have this many times as many numbers
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
-NUMBERS_OF_KEYS_FOR_A_SCORE = 8
+KEY_NUMBERS_PER_SCORE = 8
 
 
 def scaled_dot_product_attention(
@@ -230,18 +230,33 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
-    options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
-    is_step = isinstance(positions, KVStep)
-    spec, algorithm = (prepare_in_step if is_step else prepare)(q, k, v, rules, options)
-    return compute(spec, algorithm, q, k, v)
+    call = AttentionArguments(
+        *(mask, bias, scale, softcap, offset, key_positions, block_size, enable_gqa),
+        *(return_lse, feature_axis, seq_axis, positions, sinks),
+    )
+    spec, algorithm = prepare(q, k, v, call)
+    return attend(spec, algorithm, q, k, v)
 
 
-def compute(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
-    """Return what checked queries attend to, and the logarithm of the sum if it is asked for."""
-    backend, layout = spec.backend, spec.layout
+def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
+    """Return the output of checked arrays, and the logarithms of the sums if `return_lse`."""
+    backend = spec.backend
+    layout: QKVLayout = spec.layout
     with backend.compute_context(q):
-        output, lse = algorithm(spec, *layout.batched((q, k, v), backend))
+        query, key = layout.batched(q, backend), layout.batched(k, backend)
+        value = layout.batched(v, backend)
+        if algorithm == "dense":
+            output, lse = attend_dense(spec, query, key, value)
+        elif algorithm == "blocks":
+            output, lse = attend_blocks(spec, query, key, value)
+        elif algorithm == "listed_keys":
+            output, lse = attend_listed_keys(spec, query, key, value)
+        elif algorithm == "cupy":
+            output, lse = attend_cupy(spec, query, key, value)
+        elif algorithm == "jax_loops":
+            output, lse = attend_jax_loops(spec, query, key, value)
+        else:
+            output, lse = attend_dask_chunks(spec, query, key, value)
         output = layout.restored(output, q.dtype, backend)
     return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
@@ -331,93 +346,112 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
-    options = Options(feature_axis, seq_axis, enable_gqa)
-    spec = spec_of({"q": q, "k": k}, rules, options)
-    backend, layout = spec.backend, spec.layout
+    call = AttentionArguments(
+        *(mask, bias, scale, softcap, offset, key_positions, None, enable_gqa),
+        *(False, feature_axis, seq_axis, positions, sinks),
+    )
+    spec = prepare_scores(q, k, None, call)
+    backend = spec.backend
+    layout: QKVLayout = spec.layout
     if checks.boolean("listed", listed) and not spec.has_lists:
         requirement = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
         raise wrong_value("listed", requirement, "True")
     with backend.compute_context(q):
-        weigh = on_cupy.weights if backend.has_cuda_kernels else at_once.weights
-        weigh = gathered.weights if listed else weigh
-        weights = weigh(spec, *layout.batched((q, k), backend))
+        query, key = layout.batched(q, backend), layout.batched(k, backend)
+        if listed:
+            weights = listed_key_weights(spec, query, key)
+        elif backend.has_cuda_kernels:
+            weights = cupy_weights(spec, query, key)
+        else:
+            weights = dense_weights(spec, query, key)
         return layout.restored(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
 
 
-def prepare_in_step(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> PreparedCall:
-    """Do what `prepare` does in the step of a cache, which has a plan for each form of call."""
-    key = _cache_key(q, k, v, rules, options)
-    if key is None:
-        return prepare(q, k, v, rules, options)
-    find = partial(prepare, q, k, v, rules, options, is_kept=True)
-    spec, algorithm = get_or_compute(rules.positions._plans, key, find)
-    return spec.with_sinks(rules.sinks), algorithm
+def prepare(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
+    """Check a call, and return how its scores are made and the algorithm that computes them.
 
-
-def prepare(
-    q: Array, k: Array, v: Array, rules: Rules, options: Options, *, is_kept: bool = False
-) -> PreparedCall:
-    """Check a call, and return what its scores are and the algorithm that computes them.
-
-    Nothing is kept of a call but in the step of a cache. A call that is kept holds the arrays of
-    its mask and bias, which are not evaluated again.
+    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
     """
-    spec = spec_of({"q": q, "k": k, "v": v}, rules, options)
+    if isinstance(call.positions, KVStep):
+        return _prepare_in_step(q, k, v, call, call.positions)
+    spec = prepare_scores(q, k, v, call)
+    return spec, choose(spec, q, k, v)
+
+
+def _prepare_in_step(
+    q: Array, k: Array, v: Array, call: AttentionArguments, step: KVStep
+) -> PreparedCall:
+    """Return what `prepare` does, from the plans of a step if it has prepared an equal call."""
+    plans, key = step._plans, _plan_key(q, k, v, call)
+    if plans is None or key is None:
+        spec = prepare_scores(q, k, v, call)
+        return spec, choose(spec, q, k, v)
+    plan: PreparedCall | None = plans.get(key)
+    if plan is None:
+        plan = prepare_plan(q, k, v, call)
+        remember(plans, key, plan)
+        return plan
+    spec, algorithm = plan
+    return spec.with_sinks(call.sinks), algorithm
+
+
+def prepare_plan(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
+    """Return what `prepare` does for equal calls of a step: a dense mask and bias are evaluated."""
+    spec = prepare_scores(q, k, v, call)
     algorithm = choose(spec, q, k, v)
-    if is_kept and algorithm is at_once.attend:
+    if algorithm == "dense":
         with spec.backend.compute_context(q):
             spec = spec.with_arrays()
     return spec, algorithm
 
 
-def _cache_key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> Any:
-    """Return the key of a call for the plans of a step, None if its plan must not be kept.
+def _plan_key(q: Array, k: Array, v: Array, call: AttentionArguments) -> Any:
+    """Return the key of a call for the plans of a step, None if its plan must not be cached.
 
     Masks of numbers compare by value, biases by identity.
     """
-    arrays = signature_of(q, k, v, rules.sinks)
-    given = rules.mask, rules.bias, rules.scale, rules.softcap, rules.offset, rules.key_positions
-    asked = *given, *options
-    key = arrays, id(rules.bias), asked, tuple(map(type, asked))  # True is not 1
+    arrays = signature_of(q, k, v, call.sinks)
+    *options, _, _ = call  # all but positions and sinks
+    key = arrays, id(call.bias), tuple(options), tuple(map(type, options))  # True is not 1
     try:
         hash(key)
-    except TypeError:  # of arrays, and perhaps of what a function of the user is
+    except TypeError:  # an array, or the hash of a user's function
         return None
     return None if arrays is None else key
 
 
 def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
-    """Return the algorithm: at once, in blocks, by lists, kernels, loops, or chunk by chunk.
+    """Return the algorithm for some scores.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     backend, layout, block_size = spec.backend, spec.layout, spec.block_size
     in_chunks = backend.is_chunked and not spec.has_lists
     if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), backend):
-        return dask_chunks.attend
-    q_len, k_len, seen = layout.queries.size, layout.keys.size, spec.seen.size
-    count = float("nan") if seen is None else layout.scores_per_key * seen
-    if 0 in (count, v.shape[layout.feature]):
-        return at_once.attend
-    if spec.has_lists or backend.has_cuda_kernels:
-        return gathered.attend if spec.has_lists else on_cupy.attend
+        return "dask_chunks"
+    q_len, k_len, visible = layout.queries.size, layout.keys.size, spec.visible.size
+    count = float("nan") if visible is None else layout.scores_per_key * visible
+    is_empty = 0 in (count, v.shape[layout.feature])
+    if spec.has_lists and not is_empty:
+        return "listed_keys"
+    if backend.has_cuda_kernels and not is_empty:
+        return "cupy"
     is_traced = backend.loops() is not None
-    numbers = float("nan") if None in k.shape else prod(k.shape)
-    is_few = count <= numbers // NUMBERS_OF_KEYS_FOR_A_SCORE or count <= (
-        jax_scan.MOST_SCORES_OF_A_BLOCK if is_traced else blocks.most_scores(q, backend)
+    key_size = float("nan") if None in k.shape else prod(k.shape)
+    is_few = count <= key_size // KEY_NUMBERS_PER_SCORE or count <= (
+        jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
     )
-    if block_size is None and is_few:
-        return unmasked.attend if spec.is_plain else at_once.attend
+    if is_empty or (block_size is None and is_few):
+        return "dense"
     if is_traced:
         # Without a loop a sharded sequence stays so.
-        is_one_block = jax_scan.block_size(spec) >= max(q_len, k_len)
-        return at_once.attend if is_one_block else jax_scan.attend
-    # Where nothing is computed yet, blocks that no mask leaves out only make a longer program. All
-    # scores at once take four times as long to train (2,048 queries of PyTorch).
+        is_one_block = jax_loops.block_size(spec) >= max(q_len, k_len)
+        return "dense" if is_one_block else "jax_loops"
+    # Where nothing is computed yet, blocks that no mask leaves out only make a longer program.
+    # Dense scores take four times as long to train (2,048 queries of PyTorch).
     is_eager = backend.supports_inplace(q, k, v) or backend.is_concrete(q)
     has_blocks = block_size is not None or spec.knows_visible_keys or is_eager
-    return blocks.attend if has_blocks else at_once.attend
+    return "blocks" if has_blocks else "dense"
 
 
 def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:

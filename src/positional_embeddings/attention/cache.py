@@ -6,7 +6,6 @@ from inspect import Signature
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
 from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
@@ -24,6 +23,7 @@ from positional_embeddings.attention.at_positions import ConcretePositions, Expl
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
 from positional_embeddings.attention.store import Branch, BufferAxes, Transition, WritePlan, verify
 from positional_embeddings.masks.mask import frozen_integers
+from positional_embeddings.masks.spans import check_lengths, length_array
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="
@@ -158,7 +158,7 @@ class KVCache(_Value):
         lengths = as_integer_array("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
-        most = farthest_position(backend), "the farthest position"
+        most = checks.max_position(backend), "the farthest position"
         if not is_ring:
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
@@ -350,7 +350,7 @@ class KVCache(_Value):
     def _check_room(self, new: NewTokens, longest: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
         is_ring = self._slots.is_ring
-        most = farthest_position(new.backend) if is_ring else self.capacity
+        most = checks.max_position(new.backend) if is_ring else self.capacity
         if longest <= most:
             return
         requirement, hint = f"keep positions below {most}", ""

@@ -5,11 +5,11 @@ from math import prod, sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import IndexRanges, full_range
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
+from positional_embeddings.masks.spans import IndexRanges, full_range
 
 
 class ArraySpec(NamedTuple):
@@ -54,12 +54,11 @@ class QKVLayout(NamedTuple):
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
 
-    def batched(self, arrays: tuple[Array, ...], backend: Backend) -> tuple[Array, ...]:
-        """Return queries, keys and values as (..., sequence, feature)."""
+    def batched(self, array: Array, backend: Backend) -> Array:
+        """Return queries, keys or values as (..., sequence, feature)."""
         if self.is_in_order and self.split is None:
-            return arrays
-        last = self.seq, self.feature
-        return tuple([self._to_batched(array, last, backend) for array in arrays])
+            return array
+        return self._to_batched(array, (self.seq, self.feature), backend)
 
     def restored(
         self, rows: Array, dtype: Dtype, backend: Backend, last: tuple[int, int] | None = None

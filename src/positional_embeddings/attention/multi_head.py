@@ -13,7 +13,11 @@ from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings.attention.attention import scaled_dot_product_attention
-from positional_embeddings.attention.rules import Rules, ScoreFunction, call_score_function
+from positional_embeddings.attention.attention_arguments import (
+    AttentionArguments,
+    ScoreFunction,
+    call_score_function,
+)
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.rotary.rope import RoPE
@@ -163,7 +167,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         rules = namespace.drop_none(mask=mask, bias=bias)
-        backend = get_backend(x=x, **Rules(**rules).arrays(), Wq=self.Wq)
+        backend = get_backend(x=x, **AttentionArguments(**rules).arrays(), Wq=self.Wq)
         xp = backend.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arguments.spans import IndexRanges, index_ranges
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.masks.ranges import (
@@ -18,6 +17,7 @@ from positional_embeddings.masks.ranges import (
     count_positions,
     intersect,
 )
+from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
 _ROW_COST = 2**13

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from positional_embeddings.arguments.checks import is_static
-from positional_embeddings.arguments.spans import IndexRanges, index_ranges
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
-from positional_embeddings.arrays.namespace import Array, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.attention.at_positions import ExplicitPositions
+from positional_embeddings.attention.attention_arguments import (
+    AttentionArguments,
+    call_score_function,
+)
 from positional_embeddings.attention.layout import (
     ArraySpec,
     LayoutKey,
@@ -18,11 +21,11 @@ from positional_embeddings.attention.layout import (
     layout_of,
     numpy_layout_of,
 )
-from positional_embeddings.attention.rules import Options, Rules, call_score_function
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, intersect, shift
+from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
@@ -43,7 +46,7 @@ class ScoreSpec(NamedTuple):
     )  # where queries and keys are, for a `Mask` or a `Bias`
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
-    seen: IndexRanges  # ranges of keys; no query sees a key outside
+    visible: IndexRanges  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()
@@ -92,7 +95,7 @@ class ScoreSpec(NamedTuple):
 
     def with_arrays(self) -> "ScoreSpec":
         """Return the same scores, with arrays for the mask and the bias of all that is seen."""
-        pairs = self.layout.queries, self.seen
+        pairs = self.layout.queries, self.visible
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
         counted = ImplicitPositions(0, self.layout.keys.size)
         return self._replace(mask=mask, bias=self.bias_between(*pairs), positions=counted)
@@ -138,7 +141,9 @@ class ScoreSpec(NamedTuple):
         """Return whether each query sees at most the keys of a list, whose number is known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
-        return is_static(self.layout.queries.size) and is_static(self.layout.keys.size)
+        return checks.is_static(self.layout.queries.size) and checks.is_static(
+            self.layout.keys.size
+        )
 
     def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""
@@ -210,41 +215,46 @@ def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
     return array[(*index, ...)]
 
 
-def spec_of(arrays: dict[str, Array], rules: Rules, options: Options) -> ScoreSpec:
-    """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these."""
-    backend = get_backend(**arrays, **rules.arrays())
-    axes = options.axes(arrays["q"], rules.positions)
+def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> ScoreSpec:
+    """Check the arrays, `v` perhaps None, and all that makes their scores; return the scores."""
+    arrays = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
+    backend = get_backend(**arrays, **call.arrays())
+    axes = call.feature_and_seq_axis(q)
     check_axis_counts(arrays)
-    rules, options = rules.checked(backend), options.checked(arrays)
-    positions = rules.checked_positions(arrays, axes, backend)
-    at: ImplicitPositions | ExplicitPositions | None = None
-    if positions is not None:
-        rules, at = positions.with_ring_mask(rules, backend)
+    call.check(q, k, backend)
+    scale, softcap, block_size = call.scale, call.softcap, call.block_size
+    scale = None if scale is None else checks.positive_number("scale", scale)
+    softcap = None if softcap is None else checks.positive_number("softcap", softcap)
+    block_size = None if block_size is None else checks.positive_integer("block_size", block_size)
+    mask, bias = call.mask, call.bias
+    explicit = call.checked_positions(q, k, axes, backend)
+    positions: ImplicitPositions | ExplicitPositions | None = None
+    if explicit is not None:
+        if call.offset is not None:
+            checks.left_out("where `positions` are given", offset=call.offset)
+        mask, positions = explicit.with_ring_mask(mask, bias, backend)
     key = LayoutKey(
         arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
         axes=axes,
-        counts=rules.counts(1 if at is None else at.batch),
-        sequences=None if positions is None else positions.sequences,
-        is_grouped=options.enable_gqa,
-        needs_lengths=callable(rules.mask) or callable(rules.bias),  # as a `Mask` or `Bias` is
+        counts=call.counts(1 if positions is None else positions.batch),
+        sequences=None if explicit is None else explicit.sequences,
+        is_grouped=call.enable_gqa,
+        needs_lengths=callable(mask) or callable(bias),  # as a `Mask` or `Bias` is
     )
-    layout = (numpy_layout_of if backend.xp is np else layout_of)(key, backend.xp)
-    lengths = layout.queries.size, layout.keys.size
-    if at is None:
-        at = ImplicitPositions(rules.first_query(layout, backend), lengths[1])
-    mask, bias = rules.mask, rules.bias
+    layout = (numpy_layout_of if backend.has_host_arrays else layout_of)(key, backend.xp)
+    q_len, k_len = layout.queries.size, layout.keys.size
+    if positions is None:
+        positions = ImplicitPositions(call.first_query(layout, backend), k_len)
     if not (mask is None or callable(mask)):
-        mask = layout.align("mask", mask, *lengths, backend)
+        mask = layout.align("mask", mask, q_len, k_len, backend)
     if not (bias is None or callable(bias)):
-        bias = layout.align("bias", bias, *lengths, backend)
-    scale = layout.default_scale if rules.scale is None else rules.scale
-    seen, is_masked = layout.keys, mask is not None
+        bias = layout.align("bias", bias, q_len, k_len, backend)
+    scale = layout.default_scale if scale is None else scale
+    visible, is_masked = layout.keys, mask is not None
     if isinstance(mask, Mask) and not backend.is_compiling:
-        any_query, every_query = at.visible_keys(mask, ((0, lengths[0]),))
-        seen, is_masked = (
-            seen if any_query == seen.ranges else index_ranges(*any_query),
-            any_query != every_query,
-        )
-    rest = at, options.return_lse, options.block_size, seen, is_masked
-    spec = ScoreSpec(backend, layout, mask, bias, scale, rules.softcap, None, *rest)
-    return spec if rules.sinks is None else spec.with_sinks(rules.sinks)
+        any_query, every_query = positions.visible_keys(mask, ((0, q_len),))
+        visible = visible if any_query == visible.ranges else index_ranges(*any_query)
+        is_masked = any_query != every_query
+    options = positions, call.return_lse, block_size, visible, is_masked
+    spec = ScoreSpec(backend, layout, mask, bias, scale, softcap, None, *options)
+    return spec if call.sinks is None else spec.with_sinks(call.sinks)

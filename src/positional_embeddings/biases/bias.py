@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import IndexRanges, position_array, resolve_positions
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
@@ -22,6 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.masks.spans import IndexRanges, position_array, resolve_positions
 
 
 def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> ArrayT:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import farthest_position
 from positional_embeddings.arrays.dispatch import backend_for, on_given_device
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
@@ -112,7 +111,7 @@ def multimodal_positions(
     start = checks.non_negative_integer("start", start)
     merge = checks.feature_count("spatial_merge_size", spatial_merge_size)
     rate = checks.optional(checks.positive_number)("tokens_per_second", tokens_per_second)
-    if start >= (most := farthest_position(backend)):
+    if start >= (most := checks.max_position(backend)):
         raise wrong_value("start", f"be below {most}", format_value(start))
     positions, following = [np.zeros((3, 0), dtype=np.int64)], start
     for index, part in enumerate(parts):

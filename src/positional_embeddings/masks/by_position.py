@@ -6,7 +6,6 @@ from math import prod
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import plural, wrong_value
@@ -15,6 +14,7 @@ from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import ALL_KEYS, PositionBlock, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, clip, hull
+from positional_embeddings.masks.spans import length_array
 
 # Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
 _MOST_RANGES_OF_NEIGHBOURS = 2**12

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.arguments import checks, spans
+from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
+from positional_embeddings.masks import spans
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import PositionBlock
 from positional_embeddings.masks.ranges import (

@@ -5,7 +5,6 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
@@ -21,6 +20,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.spans import index_ranges
 
 # What a block of queries sees of a block of keys.
 _HIDDEN, _PART, _WHOLE = range(3)

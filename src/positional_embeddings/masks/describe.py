@@ -3,7 +3,6 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
@@ -11,6 +10,7 @@ from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges
+from positional_embeddings.masks.spans import index_ranges
 
 # Queries or keys that are drawn at least: two at each end.
 _FEWEST_DRAWN = 4

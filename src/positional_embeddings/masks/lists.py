@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import IndexRanges
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
@@ -15,6 +14,7 @@ from positional_embeddings.arrays.errors import format_value, plural, wrong_type
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
 from positional_embeddings.masks.points import PositionBlock
+from positional_embeddings.masks.spans import IndexRanges
 
 _CSR_HINT = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
 _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys)))."

@@ -9,16 +9,17 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
-from positional_embeddings.arguments import checks, spans
-from positional_embeddings.arguments.spans import IndexRanges, index_ranges
+from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
+from positional_embeddings.masks import spans
 from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, hides_outside
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, intersect, unite
+from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Numbers of an array that a `repr` spells out.
 _MOST_SHOWN = 1000

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import check_lengths, length_array, sequence_axis
 from positional_embeddings.arrays.dispatch import get_backend, on_given_device
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
+from positional_embeddings.masks.spans import check_lengths, length_array, sequence_axis
 
 
 @on_given_device

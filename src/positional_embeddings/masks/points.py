@@ -2,12 +2,13 @@
 
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arguments.spans import IndexRanges, farthest_position
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, shift
+from positional_embeddings.masks.spans import IndexRanges
 
 # How many keys before and after its own position a query sees, from -1 to all of them.
 Window: TypeAlias = tuple[int, int]
@@ -121,7 +122,7 @@ _FEWEST_PAIRS = 2**14
 
 def hides_outside(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
     """Return the mask that hides the keys outside a window around each query."""
-    widest = 2 * farthest_position(q.backend)  # no two positions are farther apart
+    widest = 2 * checks.max_position(q.backend)  # no two positions are farther apart
     left, right = min(window[0], widest), min(window[1], widest)
     if left == widest:
         keys, last = _in_small_integers(k, q.values + right if right else q.values)

@@ -10,8 +10,8 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
-from positional_embeddings.attention.attention import PreparedCall, compute, prepare
-from positional_embeddings.attention.rules import Options, Rules
+from positional_embeddings.attention.attention import attend, prepare
+from positional_embeddings.attention.attention_arguments import AttentionArguments
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
@@ -194,7 +194,8 @@ class AttentionLayer(checks.CheckedDataclass):
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, backend), self._rotated(k, rotate, backend)
             own = positions if self.rope.sections is None else None
-        return compute(*self._prepare(q, k, v, sinks, own), q, k, v)
+        spec, algorithm = prepare(q, k, v, self._arguments(own, sinks))
+        return attend(spec, algorithm, q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
         """Check the numbers of features and of heads of an array."""
@@ -229,14 +230,19 @@ class AttentionLayer(checks.CheckedDataclass):
                 "sinks", f"{requirement}, as `has_sinks` is {self.has_sinks}", format_value(sinks)
             )
 
-    def _prepare(
-        self, q: Array, k: Array, v: Array, sinks: Array, positions: Any, *, is_kept: bool = False
-    ) -> PreparedCall:
-        """Check an attention of queries and keys that are rotated, and return what computes it."""
-        given = self.mask, self.bias, self.scale, self.softcap
-        rules = Rules(*given, positions=positions, sinks=sinks)
-        options = Options(self.feature_axis, self.seq_axis, self.num_kv_heads != self.num_heads)
-        return prepare(q, k, v, rules, options, is_kept=is_kept)
+    def _arguments(self, positions: Any, sinks: Array) -> AttentionArguments:
+        """Return the arguments of the attention of queries and keys that are rotated."""
+        return AttentionArguments(
+            self.mask,
+            self.bias,
+            self.scale,
+            self.softcap,
+            enable_gqa=self.num_kv_heads != self.num_heads,
+            feature_axis=self.feature_axis,
+            seq_axis=self.seq_axis,
+            positions=positions,
+            sinks=sinks,
+        )
 
 
 def attention_layers(

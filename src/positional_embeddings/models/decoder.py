@@ -15,7 +15,12 @@ from positional_embeddings.arrays.caching import get_or_compute, remember, signa
 from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
-from positional_embeddings.attention.attention import PreparedCall, compute
+from positional_embeddings.attention.attention import (
+    PreparedCall,
+    attend,
+    prepare,
+    prepare_plan,
+)
 from positional_embeddings.attention.cache import (
     POSITIONS_LABEL,
     KVCache,
@@ -472,13 +477,17 @@ class DecoderStep(MadeByCache):
         attention = plan.attention
         if attention is None:  # before anything is stored
             seen = step._seen(keys, k, plan.keys), step._seen(values, v, plan.values)
-            attention = rule._prepare(q, *seen, sinks, step, is_kept=key is not None)
+            arguments = rule._arguments(step, sinks)
+            if key is None:
+                attention = prepare(q, *seen, arguments)
+            else:
+                attention = prepare_plan(q, *seen, arguments)
             remember(self._plans, key, plan._replace(attention=attention))
         keys, seen_keys = step._write(keys, k, plan.keys)
         values, seen_values = step._write(values, v, plan.values)
         cache.buffers[number] = keys, values
         spec, algorithm = attention
-        return compute(spec.with_sinks(sinks), algorithm, q, seen_keys, seen_values)
+        return attend(spec.with_sinks(sinks), algorithm, q, seen_keys, seen_values)
 
     def _checked(
         self,

@@ -5,7 +5,6 @@ from math import ceil, log10
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
@@ -13,6 +12,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, n
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import table_at
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.spans import position_interval
 from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:

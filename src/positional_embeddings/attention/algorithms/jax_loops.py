@@ -6,15 +6,15 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings.arguments.spans import IndexRanges
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Namespace
-from positional_embeddings.attention.blocks import Inputs, inputs_of
+from positional_embeddings.attention.algorithms.blocks import Inputs, inputs_of
 from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
+from positional_embeddings.masks.spans import IndexRanges
 
 # Few enough for any device, whose memory a trace does not know.
-MOST_SCORES_OF_A_BLOCK = 2**22
+MAX_SCORES_PER_BLOCK = 2**22
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
 _FEWEST_QUERIES_OR_KEYS = 128
@@ -26,7 +26,7 @@ def block_size(spec: ScoreSpec) -> int:
     if spec.block_size is not None:
         return spec.block_size
     rows = spec.layout.scores_per_key // spec.layout.queries.size
-    length = int((MOST_SCORES_OF_A_BLOCK / rows) ** 0.5)
+    length = int((MAX_SCORES_PER_BLOCK / rows) ** 0.5)
     return max(_FEWEST_QUERIES_OR_KEYS, length // _MULTIPLE * _MULTIPLE)
 
 
@@ -44,7 +44,9 @@ def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> 
     return [some + [-1] * (longest - len(some)) for some in visited]
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_jax_loops(
+    spec: ScoreSpec, query: Array, key: Array, value: Array
+) -> tuple[Array, Array]:
     """Return the output, by loops of the library over blocks of queries and of keys.
 
     The last block of each ends with the last query or key, and begins within the block before it.

@@ -1,10 +1,9 @@
-"""What was asked of an attention, and its checks."""
+"""Arguments of an attention, and their checks."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import first_position
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
@@ -15,6 +14,7 @@ from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.spans import first_position
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
 # their positions.
@@ -24,43 +24,24 @@ _POSITIONS_HINT = " Give `positions` and `key_positions`, below 0 for padding, a
 _ANOTHER = " If the keys are of another sequence, padded on the right, give offset=0."
 
 
-class Options(NamedTuple):
-    """Which axes an attention has, and how it is computed."""
+class AttentionArguments(NamedTuple):
+    """Arguments of an attention but queries, keys and values.
 
-    feature_axis: int | None
-    seq_axis: int | None
-    enable_gqa: bool
-    return_lse: bool = False
-    block_size: int | None = None
-
-    def checked(self, arrays: dict[str, Array]) -> "Options":
-        """Check how to compute, and return all options with plain numbers."""
-        checks.boolean("enable_gqa", self.enable_gqa)
-        checks.boolean("return_lse", self.return_lse)
-        if self.block_size is None:
-            return self
-        for name in ("q", "k"):  # blocks need known lengths
-            for axis in range(arrays[name].ndim):
-                axes.length(arrays[name], axis, name)
-        return self._replace(block_size=checks.positive_integer("block_size", self.block_size))
-
-    def axes(self, q: Array, positions: KVStep | Array) -> tuple[int, int]:
-        """Check the axes of features and sequence, and count them from 0; a step has its own."""
-        if isinstance(positions, KVStep):
-            return positions._axes_of(q, self.feature_axis, self.seq_axis)
-        return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
-
-
-class Rules(NamedTuple):
-    """What was asked of the scores."""
+    In a step of a cache, `positions` and `sinks` alone differ between calls with one plan.
+    """
 
     mask: Mask | Array = None
     bias: Bias | Array = None
     scale: float | None = None
     softcap: float | None = None
     offset: int | None = None
-    positions: KVStep | Array = None
     key_positions: Array = None
+    block_size: int | None = None
+    enable_gqa: bool = False
+    return_lse: bool = False
+    feature_axis: int | None = None
+    seq_axis: int | None = None
+    positions: KVStep | Array = None
     sinks: Array = None
 
     def arrays(self) -> dict[str, Array]:
@@ -79,23 +60,29 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def checked(self, backend: Backend) -> "Rules":
-        """Check each rule alone, and return all with plain numbers."""
+    def check(self, q: Array, k: Array, backend: Backend) -> None:
+        """Check each argument on its own, but numbers and positions."""
         _check_mask_or_bias("mask", self.mask, backend)
         _check_mask_or_bias("bias", self.bias, backend)
         if self.sinks is not None:
             checks.real_floating(backend.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
-        rules = self
-        if self.scale is not None:
-            rules = rules._replace(scale=checks.positive_number("scale", self.scale))
-        if self.softcap is not None:
-            rules = rules._replace(softcap=checks.positive_number("softcap", self.softcap))
-        return rules
+        checks.boolean("enable_gqa", self.enable_gqa)
+        checks.boolean("return_lse", self.return_lse)
+        if self.block_size is not None:  # blocks need known lengths
+            for name, array in (("q", q), ("k", k)):
+                for axis in range(array.ndim):
+                    axes.length(array, axis, name)
+
+    def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
+        """Check the axes of features and sequence, and count them from 0; a step has its own."""
+        if isinstance(self.positions, KVStep):
+            return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
+        return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
 
     def checked_positions(
-        self, arrays: dict[str, Array], axes: tuple[int, int], backend: Backend
+        self, q: Array, k: Array, axes: tuple[int, int], backend: Backend
     ) -> ExplicitPositions | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         positions, key_positions = self.positions, self.key_positions
@@ -105,11 +92,11 @@ class Rules(NamedTuple):
             hint = " Pass positions=step."
             raise wrong_type("key_positions", "be an array", format_value(key_positions), hint)
         if not isinstance(positions, KVStep):
-            return positions_of(arrays["q"], arrays["k"], positions, key_positions, axes, backend)
+            return positions_of(q, k, positions, key_positions, axes, backend)
         if key_positions is not None:
             requirement = "be left out where `positions` is a step"
             raise wrong_type("key_positions", requirement, format_value(key_positions))
-        return positions._positions_for(arrays["q"], arrays["k"], axes[1], backend)
+        return positions._positions_for(q, k, axes[1], backend)
 
     def counts(self, batch: int) -> tuple[tuple[str, int], ...]:
         """Return how many sequences the mask is for, and how many heads the bias or sinks, but 1.

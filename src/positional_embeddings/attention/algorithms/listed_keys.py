@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
 from positional_embeddings.arrays.threads import share, threads_for
-from positional_embeddings.attention import at_once
+from positional_embeddings.attention.algorithms.dense import attend_visible, visible_weights
+from positional_embeddings.attention.attention_arguments import call_score_function
 from positional_embeddings.attention.plan import batch_lengths
-from positional_embeddings.attention.rules import call_score_function
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
@@ -31,7 +31,9 @@ class _Inputs(NamedTuple):
     columns: int  # of what a query gives
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_listed_keys(
+    spec: ScoreSpec, query: Array, key: Array, value: Array
+) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     backend, (lists, others) = spec.backend, spec.mask._split_lists()
     columns = value.shape[-1] + spec.with_lse
@@ -47,7 +49,7 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
     return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
-def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
+def listed_key_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the weights of the keys in the order of the lists, (..., query, place in the list)."""
     backend, (mask, others) = spec.backend, spec.mask._split_lists()
     lists = mask._padded()
@@ -170,9 +172,9 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
     )
     spec, lse = spec._replace(sinks=sinks), None
     if value is None:
-        output = at_once.weights_seen(spec, query, key, hidden, to_add)
+        output = visible_weights(spec, query, key, hidden, to_add)
     else:
-        output, lse = at_once.attend_seen(spec, query, key, value, hidden, to_add)
+        output, lse = attend_visible(spec, query, key, value, hidden, to_add)
     output = output if lse is None else xp.concat([output, lse], axis=-1)
     return xp.permute_dims(output, order)[..., 0, :]
 

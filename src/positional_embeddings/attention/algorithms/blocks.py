@@ -5,7 +5,6 @@ from itertools import product
 from math import log, prod
 from typing import NamedTuple
 
-from positional_embeddings.arguments.spans import IndexRanges, index_ranges
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
@@ -13,11 +12,12 @@ from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, batch_lengths, plan
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
+from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Scores of a block: few enough for a core's cache (`benchmarks/bench.py`), or enough to be worth
 # a launch (`benchmarks/bench_gpu.py`).
-MOST_SCORES_ON_HOST = 2**18
-MOST_SCORES_ON_DEVICE = 2**24
+MAX_SCORES_ON_HOST = 2**18
+MAX_SCORES_ON_DEVICE = 2**24
 
 # Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
 # time of an attention in blocks, ...
@@ -59,12 +59,12 @@ class _Rows(NamedTuple):
         return _Rows(self.group, self.query[..., at, :], self.state.part(at))
 
 
-def most_scores(query: Array, backend: Backend) -> int:
+def max_scores(query: Array, backend: Backend) -> int:
     """Return how many scores a block has at most, on the device of the queries."""
-    return MOST_SCORES_ON_HOST if backend.is_on_host(query) else MOST_SCORES_ON_DEVICE
+    return MAX_SCORES_ON_HOST if backend.is_on_host(query) else MAX_SCORES_ON_DEVICE
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_blocks(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
     blocks, inputs = _query_blocks(spec, query, key), inputs_of(spec, query, key, value)
     if not spec.with_lse:
@@ -81,7 +81,7 @@ def partial_sums(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Arr
 
 def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
-    most, count = most_scores(query, spec.backend), prod(batch_lengths(query, key))
+    most, count = max_scores(query, spec.backend), prod(batch_lengths(query, key))
     visible_keys = spec.visible_keys if spec.knows_visible_keys else None
     lengths = query.shape[-2], key.shape[-2], spec.block_size
     return plan(*lengths, most, visible_keys, spec.global_queries(), count)
@@ -110,7 +110,7 @@ def _joined(
 
     # As many rows at a time as the largest block leaves room for.
     sizes = (queries.size * at.keys.size for block in blocks for queries, at in block.blocks())
-    most = max(1, most_scores(query, backend) // max(sizes, default=1))
+    most = max(1, max_scores(query, backend) // max(sizes, default=1))
     lengths = block_lengths(rows, range(len(rows)), most)
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
     shape = (*rows, query.shape[-2], value.shape[-1] + more)

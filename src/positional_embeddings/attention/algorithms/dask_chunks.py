@@ -11,17 +11,17 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, TypeAlias
 
-from positional_embeddings.arguments.spans import full_range
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import Array, drop_none
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention.algorithms.blocks import partial_sums
 from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
 from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import intersect, unite
+from positional_embeddings.masks.spans import full_range
 
 # Where chunks of an axis start and stop.
 Bounds: TypeAlias = list[tuple[int, int]]
@@ -32,7 +32,9 @@ _MOST_MERGED = 8
 _NAME = "scaled_dot_product_attention"  # of the tasks
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_dask_chunks(
+    spec: ScoreSpec, query: Array, key: Array, value: Array
+) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     terms = _terms_that_are_arrays(spec, query, key)
     rows, backend = query.ndim - 2, spec.backend
@@ -146,7 +148,7 @@ def _attend_chunk(
     spec = shared._replace(positions=positions, keys=keys, **terms)
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
     with spec.backend.compute_context(query):
-        return blocks.partial_sums(spec, query, key, value)[..., None, :]
+        return partial_sums(spec, query, key, value)[..., None, :]
 
 
 def _finish_chunk(with_lse: bool, columns: Array) -> Array:  # noqa: FBT001

@@ -13,11 +13,6 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Leng
 _TOKENIZER_HINT = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
 
 
-def farthest_position(backend: Backend) -> int:
-    """Return the farthest position from 0 at which integers hold distances, and their doubles."""
-    return dtypes.largest_integer(backend.integer, backend.xp) // 4
-
-
 def position_interval(
     q_len: int, k_len: int | None, offset: int | None, backend: Backend
 ) -> tuple[tuple[int, int], int]:
@@ -30,7 +25,7 @@ def position_interval(
 
 def first_position(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
     """Return the position of the first query; check that integers hold all distances."""
-    farthest = farthest_position(backend)
+    farthest = checks.max_position(backend)
     for name, length in (("q_len", q_len), ("k_len", k_len)):
         if not length <= farthest:  # NaN is a length that dask does not know
             raise wrong_value(name, f"be at most {farthest}, {_why(backend)}", format_value(length))
@@ -49,7 +44,7 @@ def position_array(name: str, positions: Array, backend: Backend) -> Array:
 
     Those in the memory of the host are checked: the dtype holds all distances between them.
     """
-    xp, farthest = backend.xp, farthest_position(backend)
+    xp, farthest = backend.xp, checks.max_position(backend)
     numbers = [positions]
     if not isinstance(positions, int):
         wide = xp.asarray(positions, dtype=backend.integer, device=backend.device)

@@ -4,11 +4,15 @@ from collections.abc import Iterator
 from functools import partial
 from math import prod
 
-from positional_embeddings.arguments.spans import index_ranges
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.attention import cublas
-from positional_embeddings.attention.cupy_kernels import FAR, SCALES_OF_HALVES, Block, launch
+from positional_embeddings.attention.algorithms import cublas
+from positional_embeddings.attention.algorithms.cupy_kernels import (
+    FAR,
+    SCALES_OF_HALVES,
+    Block,
+    launch,
+)
 from positional_embeddings.attention.plan import batch_lengths, pack_ranges
 from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.masks.mask import Mask, OrMask
@@ -20,6 +24,7 @@ from positional_embeddings.masks.ranges import (
     count_positions,
     intersect,
 )
+from positional_embeddings.masks.spans import index_ranges
 
 # These numbers are estimates: no GPU has chosen them yet.
 # Scores of a block: enough for a launch to be worth it, 64 MB in float32.
@@ -31,7 +36,7 @@ _MOST_QUERIES, _FEWEST_QUERIES = 512, 64
 _MOST_KEYS = 2**18
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_cupy(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), in blocks of queries with all keys that they see.
 
     A `block_size` is the number of queries of a block, and of the keys that they meet together.
@@ -58,7 +63,7 @@ def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Arr
     return output, lse
 
 
-def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
+def cupy_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     with spec.backend.current_device(query.device, spec.backend.xp):
         queries, keys = (((0, array.shape[-2]),) for array in (query, key))

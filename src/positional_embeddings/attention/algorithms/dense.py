@@ -1,24 +1,30 @@
-"""Attention from all scores at once."""
+"""Attention from all scores together."""
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention.scores import ScoreSpec, without_nonfinite
 from positional_embeddings.attention.softmax import products, softmax, weighted_sums
 
 
-def attend(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
     """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    backend, queries, seen = spec.backend, spec.layout.queries, spec.seen
-    if seen is not spec.layout.keys:
-        key, value = seen.take(key, -2, backend), seen.take(value, -2, backend)
+    backend, queries, visible = spec.backend, spec.layout.queries, spec.visible
+    if visible is not spec.layout.keys:
+        key, value = visible.take(key, -2, backend), visible.take(value, -2, backend)
+    if spec.is_plain:
+        # One token of 12 layers takes 0.84 of the time after 16 keys, and a call of 64 keys 0.9
+        # (`benchmarks/bench.py --only "decoding step"`).
+        output = backend.fused_attention(query, key, value, spec.scale)
+        if output is not None:
+            return output, None
     if not spec.may_hide:
         logits = spec.from_products(products(query, key, backend, spec.scale))
         weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
         return weighted_sums(weights, value, backend), lse
-    mask = spec.mask_between(queries, seen) if spec.is_masked else None
-    return attend_seen(spec, query, key, value, mask, spec.bias_between(queries, seen))
+    mask = spec.mask_between(queries, visible) if spec.is_masked else None
+    return attend_visible(spec, query, key, value, mask, spec.bias_between(queries, visible))
 
 
-def attend_seen(
+def attend_visible(
     spec: ScoreSpec, query: Array, key: Array, value: Array, mask: Array, bias: Array
 ) -> tuple[Array, Array]:
     """Return what `attend` does, where a mask or a bias may hide keys.
@@ -43,13 +49,13 @@ def attend_seen(
     return backend.grouped_matmul(weights, value), lse
 
 
-def weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
+def dense_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     pairs = spec.layout.queries, spec.layout.keys
-    return weights_seen(spec, query, key, spec.mask_between(*pairs), spec.bias_between(*pairs))
+    return visible_weights(spec, query, key, spec.mask_between(*pairs), spec.bias_between(*pairs))
 
 
-def weights_seen(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
+def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
     """Return what `weights` does, where a mask or a bias may hide keys."""
     key, nonfinite = spec.backend.astype(key, spec.backend.dtype), None
     if not (mask is None and bias is None):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.attention.cublas import steps_of
+from positional_embeddings.attention.algorithms.cublas import steps_of
 
 # Of weights, which are 1 at most: small ones are no subnormal halves. bfloat16 has the exponents of
 # float32.
@@ -86,4 +86,6 @@ def source(name: str, number: str, given: str, batch_axes: int) -> str:
     """Return the source of a kernel: for scores of one dtype, and keys and values of another."""
     scale = SCALES_OF_HALVES.get(given, 1)
     constants = {"NUMBER": number, "GIVEN": given, "SCALE_OF_HALVES": scale, "ROW_AXES": batch_axes}
-    return cuda_text("attention/block.cu", f"attention/{name}.cu", **constants)
+    return cuda_text(
+        "attention/algorithms/block.cu", f"attention/algorithms/{name}.cu", **constants
+    )

@@ -1,0 +1,1 @@
+"""The ways to compute an attention, one in each module."""
