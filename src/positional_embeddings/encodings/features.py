@@ -14,6 +14,7 @@ from positional_embeddings.angles.cos_sin import (
 )
 from positional_embeddings.angles.cupy_kernel import cos_sin_of_sum_by_kernel
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
+from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
@@ -28,7 +29,6 @@ from positional_embeddings.arrays.errors import (
     wrong_value,
 )
 from positional_embeddings.arrays.namespace import Array, Dtype, np
-from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)

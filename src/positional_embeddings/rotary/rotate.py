@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
@@ -399,7 +400,7 @@ def _rotate_blocks(
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
     backend, axis, layout, *_ = plan
     pairs, before = cos.shape[axis], None
-    parts = [half for a in (x, out) for half in layouts.split_pairs(a, axis, layout, pairs)]
+    parts = [half for a in (x, out) for half in split_pairs(a, axis, layout, pairs)]
     if sign < 0:
         parts = [parts[1], parts[0], parts[3], parts[2]]
     for block, table_block in _blocks(x, cos, axis, backend):
@@ -493,7 +494,7 @@ def _rotate_traced(
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = backend.astype(rotated, cos.dtype)
-        first, second = layouts.split_pairs(wide, axis, layout, pairs)
+        first, second = split_pairs(wide, axis, layout, pairs)
         both = first * cos - second * sin, second * cos + first * sin
-        rotated = backend.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
+        rotated = backend.astype(join_pairs(*both, axis, layout, xp), x.dtype)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)
