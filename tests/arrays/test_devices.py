@@ -183,14 +183,14 @@ def test_streams_are_told_apart():
 
         def streams(number):
             array_backend = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
-            return [array_backend.table_key, pool.submit(lambda: array_backend.table_key).result()]
+            return [array_backend.cache_key, pool.submit(lambda: array_backend.cache_key).result()]
 
         of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]
     assert of_threads[0] != of_threads[1]
     assert own[0] == own[1]
     assert len({*of_all, *of_threads, *own}) == 4
-    assert backend_for().table_key == (np, "cpu")
+    assert backend_for().cache_key == (np, "cpu")
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, []])

@@ -101,7 +101,7 @@ def set_padded_table(
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     backend = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
     table = layer.embeddings
-    if not backend.is_trained(table):
+    if not backend.is_trainable(table):
         with backend.current_device(backend.device, backend.xp):
             table = zero_padding_idx(table, padding_idx, backend)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)

@@ -222,7 +222,7 @@ class Bias(ArrayDataclass):
     def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, backend: Backend) -> Array:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
         with backend.compute_context(key):
-            bias = self._formula(query, key, backend.computing_in(dtype))
+            bias = self._formula(query, key, backend.with_dtype(dtype))
             return backend.astype(bias, dtype)
 
     def _between(
@@ -244,7 +244,7 @@ class Bias(ArrayDataclass):
             query, key = (span.positions(backend, self._heads()) for span in (queries, keys))
             return self._at(query, key, backend, dtype)
         dtype = self._wide_dtype(backend) if dtype is None else dtype
-        backend = backend.computing_in(dtype)
+        backend = backend.with_dtype(dtype)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
@@ -260,7 +260,7 @@ class Bias(ArrayDataclass):
         """Return the bias between positions, as `_between` does."""
         dtype = self._wide_dtype(backend) if dtype is None else dtype
         compute = self._by_chunks if backend.is_chunked else self._in_dtype
-        return compute(dtype, query, key, backend.computing_in(dtype))
+        return compute(dtype, query, key, backend.with_dtype(dtype))
 
     def _at_pairs(self, query: Array, key: Array, backend: Backend) -> Array:
         """Return the bias between queries and keys of each, (query, key, batch, heads).

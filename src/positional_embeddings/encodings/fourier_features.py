@@ -663,7 +663,7 @@ class FourierFeatures(checks.CheckedDataclass):
         shape, xp = encoding.shape[1:], backend.xp
         wide = xp.concat(list(self._pair(encoding, backend)), axis=0)
         wide = backend.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), backend.widest)
-        points = decode_points(wide, grid, count, backend.computing_in(backend.widest))
+        points = decode_points(wide, grid, count, backend.with_dtype(backend.widest))
         return backend.astype(xp.reshape(points, (points.shape[0], *shape)), backend.dtype)
 
 

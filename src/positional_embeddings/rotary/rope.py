@@ -342,7 +342,7 @@ class RoPE(checks.CheckedDataclass):
         else:
             backend = get_backend(positions=given)
             checks.left_out("where `positions` is an array", wrong_type, xp=xp, device=device)
-        backend = backend.computing_in(checks.float_dtype(dtype, backend.default_float, backend))
+        backend = backend.with_dtype(checks.float_dtype(dtype, backend.default_float, backend))
         order: axes.Order = "F" if axes.is_last(self) else "C"
         return RotaryTables(self, self._tables.at_positions(given, order, backend))
 
