@@ -161,7 +161,7 @@ class PositionTables:
         """
         if positions is not None:
             if offset:
-                checks.left_out("where `positions` are given", offset=offset)
+                checks.omitted("where `positions` are given", offset=offset)
             if x_axes.repeats > 1:
                 with backend.compute_context(positions):
                     positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)

@@ -162,7 +162,7 @@ def _library_of_namespace(xp: Namespace) -> type[Backend]:
     return _LIBRARIES.get(name.partition(".")[0], Backend)
 
 
-def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def compute_on_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Make a function with the options `xp` and `device` compute on that device."""
 
     @wraps(function)

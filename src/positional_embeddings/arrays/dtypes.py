@@ -6,7 +6,7 @@ from positional_embeddings.arrays.errors import format_value, wrong_type
 from positional_embeddings.arrays.namespace import Dtype, Namespace
 
 # Each dtype represents all integers up to this one.
-ALL_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+MAX_EXACT_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 HALF = "bfloat16", "float16"
 
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")

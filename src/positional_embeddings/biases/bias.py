@@ -10,7 +10,7 @@ from positional_embeddings.arguments.spans import IndexRanges, position_array, r
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.dispatch import get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import compute_on_device, get_backend
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     AnyArray,
@@ -139,7 +139,7 @@ class Bias(ArrayDataclass):
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
     _is_relative: ClassVar[bool] = True  # whether it is computed of key minus query alone
 
-    @on_given_device
+    @compute_on_device
     def __call__(
         self,
         q_len: int | None = None,
@@ -184,7 +184,7 @@ class Bias(ArrayDataclass):
         arrays = self._arrays()
         if arrays:
             own = {"xp": xp, "dtype": dtype, "device": device}
-            checks.left_out("for a bias with its own arrays", wrong_type, **own)
+            checks.omitted("for a bias with its own arrays", wrong_type, **own)
         places = q_len, k_len, offset, query_positions, key_positions
         backend, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
         default = next(iter(arrays.values())).dtype if arrays else backend.default_float

@@ -52,7 +52,7 @@ def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Backend,
 
 def check_first_axis(name: str, x: Array, size: int, requirement: str) -> None:
     """Check that an array has a first axis of `size`, of what is named."""
-    if not x.ndim or checks.known_to_differ(x.shape[0], size):
+    if not x.ndim or checks.lengths_differ(x.shape[0], size):
         raise wrong_value(name, f"have shape ({size}, ...), {requirement} first", tuple(x.shape))
 
 

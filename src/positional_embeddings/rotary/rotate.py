@@ -141,7 +141,7 @@ def _alignment(
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(backend.xp, x=x)
     checks.real_floating(backend.xp, cos=cos, sin=sin)
-    (feature_axis,) = axes.given_or_first({"feature_axis": options.feature_axis}, x)
+    (feature_axis,) = axes.resolve_axes({"feature_axis": options.feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
@@ -153,7 +153,7 @@ def _alignment(
     shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
     cos_index, cos_shape = _align_table("cos", tuple(cos.shape), shape, axis)
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
-    differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
+    differ = any(map(checks.lengths_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
     return Alignment(axis, cos_index, sin_index, both if differ else None)
 
