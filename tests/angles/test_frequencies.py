@@ -484,7 +484,7 @@ def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     parts = []
     try:
         for stream in (0, 1, 0):
-            monkeypatch.setattr(NumPy, "table_key", (np, "cpu", stream))
+            monkeypatch.setattr(NumPy, "cache_key", (np, "cpu", stream))
             cos, sin = rope._tables._compute(positions, "C", get_backend(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)

@@ -12,7 +12,7 @@ import positional_embeddings as pe
 from positional_embeddings.arrays.backends.cupy import CuPy
 from positional_embeddings.arrays.backends.numpy import NumPy
 from positional_embeddings.arrays.caching import _constants
-from positional_embeddings.arrays.dispatch import backend_for, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {
@@ -162,7 +162,7 @@ CUPY.cuda = SimpleNamespace(
 
 
 def test_device_is_current_for_the_call_only():
-    @on_given_device
+    @compute_on_device
     def current(*, xp=None, device=None):  # noqa: ARG001
         return Device.current
 
@@ -183,19 +183,19 @@ def test_streams_are_told_apart():
 
         def streams(number):
             array_backend = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
-            return [array_backend.table_key, pool.submit(lambda: array_backend.table_key).result()]
+            return [array_backend.cache_key, pool.submit(lambda: array_backend.cache_key).result()]
 
         of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]
     assert of_threads[0] != of_threads[1]
     assert own[0] == own[1]
     assert len({*of_all, *of_threads, *own}) == 4
-    assert backend_for().table_key == (np, "cpu")
+    assert backend_for().cache_key == (np, "cpu")
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, []])
 def test_what_is_not_cupy_has_no_current_device(xp):
-    @on_given_device
+    @compute_on_device
     def current(*, xp, device):  # noqa: ARG001
         return Device.current
 

@@ -52,7 +52,7 @@ def test_a_new_space_computes_in_the_default_dtype(backend):
 
 def test_another_dtype_to_compute_in(backend):
     array_backend = backend_for(backend.xp, backend.device)
-    assert array_backend.computing_in(backend.xp.float32).dtype == backend.xp.float32
+    assert array_backend.with_dtype(backend.xp.float32).dtype == backend.xp.float32
     assert array_backend.dtype == array_backend.default_float
 
 
@@ -100,7 +100,7 @@ def test_entries_by_indices_of_any_axes(backend):
 
 
 def test_a_library_that_is_not_known_can_do_nothing_more():
-    can = ("is_mutable", "supports_out", "keeps_tables", "reads_values", "shows_tracing")
+    can = ("is_mutable", "supports_out", "can_cache_arrays", "reads_values", "shows_tracing")
     is_so = ("has_cuda_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Backend, name) for name in can + is_so)
     assert all(getattr(NumPy, name) for name in can)
@@ -136,7 +136,7 @@ def test_questions_are_answered_by_booleans():
     lazy = type("Lazy", (Strict,), {"reads_values": False})(*vars(array_backend).values())
     answers = [
         array_backend.is_compiling,
-        array_backend.is_trained(x),
+        array_backend.is_trainable(x),
         lazy.concrete_bool(strict.asarray(True)),
         is_dtype(type("NoDtype", (), {}), "integral", np),
     ]

@@ -29,7 +29,7 @@ def test_constants_are_computed_once():
 
 
 def test_many_large_constants_are_not_kept(monkeypatch):
-    monkeypatch.setattr(caching, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(caching, "_MAX_BYTES", 10_000)
     text, computed = plural()
     for length in range(4000, 4006):
         text(length)
@@ -43,7 +43,7 @@ def test_many_large_constants_are_not_kept(monkeypatch):
 
 
 def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
-    monkeypatch.setattr(caching, "_MOST_BYTES", 10)
+    monkeypatch.setattr(caching, "_MAX_BYTES", 10)
     text, computed = plural()
     assert text(1000) is text(1000)
     assert computed == [1000]
@@ -51,12 +51,12 @@ def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
 
 def test_lists_count_with_all_they_hold():
     numbers = np.linspace(1, 2, 1000).tolist()
-    assert caching._bytes_of([numbers, (1.5, "text")]) > 1000 * (8 + 24)
+    assert caching._memory_size([numbers, (1.5, "text")]) > 1000 * (8 + 24)
 
 
 def test_frequencies_of_many_seeds_are_not_all_kept(monkeypatch):
     """The text of the frequencies of each seed, and the numbers that come of it."""
-    monkeypatch.setattr(caching, "_MOST_BYTES", 2**19)
+    monkeypatch.setattr(caching, "_MAX_BYTES", 2**19)
     x = np.ones((2, 1))
     tracemalloc.start()
     try:

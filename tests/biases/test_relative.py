@@ -208,7 +208,7 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
         backend.array(np.concatenate([np.arange(*own) for own in ranges]))
         for ranges in (queries, keys)
     ]
-    array_backend = get_backend(positions=positions[0]).computing_in(xp.float32)
+    array_backend = get_backend(positions=positions[0]).with_dtype(xp.float32)
     got = bias._between(index_ranges(*queries), index_ranges(*keys), array_backend)
     assert got.dtype == xp.float32
     expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
@@ -447,7 +447,7 @@ def test_consecutive_positions_take_little_memory():
     shuffled = np.random.default_rng(0).permuted(relative, axis=1)
     peak = peak_memory(lambda: relative_position_bucket(shuffled))
     assert peak < 3.5 * shuffled.nbytes
-    array_backend, bias = get_backend(relative=relative).computing_in(np.float64), ALiBiBias(4)
+    array_backend, bias = get_backend(relative=relative).with_dtype(np.float64), ALiBiBias(4)
     queries, keys = index_ranges((3, 403)), index_ranges((0, 500))
     assert peak_memory(lambda: bias._between(queries, keys, array_backend)) < relative.nbytes
     view = bias._between(queries, keys, array_backend)

@@ -98,7 +98,7 @@ def cos_sin_of_sum(
     float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
     dropped as soon as they come.
     """
-    xp, backend = backend.xp, backend.computing_in(backend.widest)
+    xp, backend = backend.xp, backend.with_dtype(backend.widest)
     grid, bits = (2**21, 31) if backend.dtype == xp.float64 else (2**12, 11)
 
     def columns(rows: Sequence[Sequence[float]], like: Array) -> list[Array]:

@@ -161,7 +161,7 @@ class PositionTables:
         """
         if positions is not None:
             if offset:
-                checks.left_out("where `positions` are given", offset=offset)
+                checks.omitted("where `positions` are given", offset=offset)
             if x_axes.repeats > 1:
                 with backend.compute_context(positions):
                     positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
@@ -180,7 +180,7 @@ class PositionTables:
             positions = backend.xp.arange(offset, stop, **options)
             positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
             return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
-        kind, on_device = (_precision(backend), x_axes.order), () if is_numpy else backend.table_key
+        kind, on_device = (_precision(backend), x_axes.order), () if is_numpy else backend.cache_key
         if on_device is None:
             return align_tables(self._slice(kind, offset, stop), x_axes, backend)
         page = self._page((*kind, *on_device), offset, stop, backend)
@@ -224,7 +224,7 @@ class PositionTables:
     def at_number(self, number: float, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
         """Return the tables of one position for all of an array."""
         where = (
-            backend if backend.is_compiling else HOST.computing_in(getattr(np, _precision(backend)))
+            backend if backend.is_compiling else HOST.with_dtype(getattr(np, _precision(backend)))
         )
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
@@ -401,7 +401,7 @@ def _tables_of_chunk(
     """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
     backend = get_backend(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
-    backend = backend.computing_in(getattr(backend.xp, precision))
+    backend = backend.with_dtype(getattr(backend.xp, precision))
     return layer._compute(positions, order, backend)  # noqa: SLF001
 
 

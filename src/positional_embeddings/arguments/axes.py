@@ -1,7 +1,4 @@
-"""Where features, sequence and batch are in an array, and what tables need to know of it.
-
-Axes are given by number and never guessed from a length.
-"""
+"""Axes of features, sequence and batch of an array, by number and never guessed from a length."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,7 +17,7 @@ _USUAL_AXES = {
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
-    """Return an axis counted from 0, of an array with `ndim` of them."""
+    """Return an axis of an array of `ndim` dimensions, counted from 0."""
     number = axis if type(axis) is int else checks.integer(name, axis)
     if not -ndim <= number < ndim:
         if ndim == 0:
@@ -37,13 +34,13 @@ def feature_and_seq_axis(
     name: str = "x",
     verb: str = "Pass",
 ) -> tuple[int, int]:
-    """Return both axes counted from 0; 0 and 1 where they are None and the array has few axes."""
+    """Return both axes counted from 0, by default 0 and 1 if the array has at most three axes."""
     if array.ndim < 2:
         requirement = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, requirement, f"shape {tuple(array.shape)}")
     if feature_axis is None or seq_axis is None:
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-        feature_axis, seq_axis = given_or_first(options, array, name, verb)
+        feature_axis, seq_axis = resolve_axes(options, array, name, verb)
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
@@ -54,64 +51,60 @@ def feature_and_seq_axis(
     return feature, seq
 
 
-def given_or_first(
+def resolve_axes(
     options: dict[str, int | None], array: Array, name: str = "x", verb: str = "Pass"
 ) -> list[int]:
-    """Return `feature_axis`, and perhaps `seq_axis`: 0 and 1 where they are None.
+    """Return `feature_axis`, and perhaps `seq_axis`, by default 0 and 1.
 
-    For more than three axes that would often be wrong, and an error shows the usual ones.
+    The defaults would often be wrong for more than three axes: the error lists the usual axes.
     """
     if array.ndim > 3 and None in options.values():
         usual = [
             f"{', '.join(f'{axis}={number[axis]}' for axis in options)} for {order}"
             for order, number in _USUAL_AXES.items()
         ]
-        requirement, actual = (
-            f"be given for `{name}` of {array.ndim} axes",
-            f"shape {tuple(array.shape)}",
-        )
-        raise wrong_value(
-            "` and `".join(options), requirement, actual, f" {verb} {', or '.join(usual)}."
-        )
-    return or_first(*options.values())
+        requirement = f"be given for `{name}` of {array.ndim} axes"
+        actual, hint = f"shape {tuple(array.shape)}", f" {verb} {', or '.join(usual)}."
+        raise wrong_value("` and `".join(options), requirement, actual, hint)
+    return default_axes(*options.values())
 
 
-def hint_of_last(feature: int, fits: bool, verb: str = "Pass") -> str:  # noqa: FBT001
-    """Return the way on where features are on the first axis, and would fit on the last one."""
+def hint_for_last_axis(feature: int, fits: bool, verb: str = "Pass") -> str:  # noqa: FBT001
+    """Return the remedy if features are on the first axis and would fit on the last axis."""
     return f" {verb} feature_axis=-1, seq_axis=-2 if features are last." * (feature == 0 and fits)
 
 
-def or_first(*axes: int | None) -> list[int]:
-    """Return axes, the first ones of an array where they are None."""
-    return [first if axis is None else axis for first, axis in enumerate(axes)]
+def default_axes(*axes: int | None) -> list[int]:
+    """Return axes, by default 0, 1, ..."""
+    return [default if axis is None else axis for default, axis in enumerate(axes)]
 
 
-def four_axes(layer: Any) -> tuple[int, int]:
-    """Return the axes of features and sequence of a layer in arrays of four axes."""
-    feature, seq = or_first(layer.feature_axis, layer.seq_axis)
+def axes_in_4d(layer: Any) -> tuple[int, int]:
+    """Return the axes of features and sequence of a layer in arrays of four dimensions."""
+    feature, seq = default_axes(layer.feature_axis, layer.seq_axis)
     return feature % 4, seq % 4
 
 
-def is_last(layer: Any) -> bool:
-    """Tell whether the features of a layer come after its positions, in arrays of four axes."""
-    feature, seq = four_axes(layer)
+def has_features_last(layer: Any) -> bool:
+    """Return whether features follow positions in arrays of four dimensions of a layer."""
+    feature, seq = axes_in_4d(layer)
     return feature > seq
 
 
 def set_axes(layer: Any) -> None:
-    """Set both axes of a layer, by default None, as ints that differ, before there is an array."""
+    """Check that both axes of a layer, by default None, are integers and differ, and set them."""
     axes = {"feature_axis": layer.feature_axis, "seq_axis": layer.seq_axis}
     for name, axis in axes.items():
         if axis is not getattr(type(layer), name):  # the default
             axes[name] = checks.integer(name, axis)
-    feature, seq = or_first(*axes.values())
+    feature, seq = default_axes(*axes.values())
     if feature == seq:
         raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
     checks.set_fields(layer, **axes)
 
 
 def length(array: Array, axis: int, name: str = "x") -> int:
-    """Return the length of an axis, which a lazy library may not know."""
+    """Return the length of an axis; raise an error if a lazy library does not know it."""
     size = array.shape[axis]
     if not checks.is_static(size):
         requirement = f"have a known length on axis {axis}"
@@ -123,35 +116,35 @@ def length(array: Array, axis: int, name: str = "x") -> int:
 def batch_axis(ndim: int, feature: int, seq: int) -> int | None:
     """Return the axis of sequences, None if there is none.
 
-    It is the last one if features and sequence come first, else the first other one.
+    It is the last axis if features and sequence are first, else the first of the remaining axes.
     """
-    others = [axis for axis in range(ndim) if axis not in (feature, seq)]
-    return others[-1 if feature + seq == 1 else 0] if others else None
+    remaining = [axis for axis in range(ndim) if axis not in (feature, seq)]
+    return remaining[-1 if feature + seq == 1 else 0] if remaining else None
 
 
 def head_axis(ndim: int, feature: int, seq: int) -> int | None:
     """Return the axis of heads, None if there is none.
 
-    It is the first other one if features and sequence come first, else the last one.
+    It is the first of the remaining axes if features and sequence are first, else the last.
     """
-    others = [axis for axis in range(ndim) if axis not in (feature, seq)]
-    return others[0 if feature + seq == 1 else -1] if others else None
+    remaining = [axis for axis in range(ndim) if axis not in (feature, seq)]
+    return remaining[0 if feature + seq == 1 else -1] if remaining else None
 
 
 def axes_of_positions(
     shape: Shape, target: Shape, feature: int, seq: int, name: str
 ) -> tuple[int, ...]:
-    """Check the shape of positions against an array's, and return their axes in it."""
-    others = tuple(axis for axis in range(len(target)) if axis != feature)
+    """Check the shape of positions, and return their axes in an array of shape `target`."""
+    all_axes = tuple(axis for axis in range(len(target)) if axis != feature)
     batch = batch_axis(len(target), feature, seq)
     with_batch = (seq,) if batch is None else (min(seq, batch), max(seq, batch))
-    axes = {1: (seq,), 2: with_batch}.get(len(shape), others)
+    axes = {1: (seq,), 2: with_batch}.get(len(shape), all_axes)
     lengths = [target[axis] for axis in axes]
-    too_few = shape == (1,) and lengths != [1]
-    if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
+    is_single = shape == (1,) and lengths != [1]
+    if is_single or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
         names = {seq: "seq", batch: "batch"}
         choices = []
-        for allowed in dict.fromkeys(((seq,), with_batch, others)):
+        for allowed in dict.fromkeys(((seq,), with_batch, all_axes)):
             text = ", ".join(names.get(axis, str(target[axis])) for axis in allowed)
             sizes = tuple(target[axis] for axis in allowed)
             choices.append(f"({text}{',' * (len(allowed) == 1)}) = {sizes}")
@@ -161,25 +154,25 @@ def axes_of_positions(
 
 
 def repeats_of_positions(shape: tuple[Any, ...], x_axes: "InputAxes") -> int:
-    """Return how often positions (seq, batch) are repeated along an axis of heads * batch."""
+    """Return the number of repeats of positions (seq, batch) along an axis of heads * batch."""
     if (len(shape), len(x_axes.shape), x_axes.feature + x_axes.seq) != (2, 3, 1):
         return 1
-    batch, whole = shape[-1], x_axes.shape[-1]
-    is_static = checks.is_static(batch) and checks.is_static(whole)
-    return whole // batch if is_static and batch > 1 and whole % batch == 0 else 1
+    batch, size = shape[-1], x_axes.shape[-1]
+    is_static = checks.is_static(batch) and checks.is_static(size)
+    return size // batch if is_static and batch > 1 and size % batch == 0 else 1
 
 
 def repeat_for_heads(array: Array, heads: int, backend: Backend) -> Array:
-    """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch."""
+    """Return positions or tables (..., seq, batch), repeated for an axis of heads * batch."""
     if heads == 1:
         return array
-    *others, batch = array.shape
-    repeated = backend.xp.broadcast_to(array[..., None, :], (*others, heads, batch))
-    return backend.reshape(repeated, (*others, heads * batch))
+    *leading, batch = array.shape
+    repeated = backend.xp.broadcast_to(array[..., None, :], (*leading, heads, batch))
+    return backend.reshape(repeated, (*leading, heads * batch))
 
 
 def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Array:
-    """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
+    """Move axis i of a table to `axes[i]` of `ndim` axes; all other axes have length 1."""
     order, index = placement(tuple(axes), ndim)
     if order == (1, 0):
         table = table.T
@@ -192,7 +185,10 @@ def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) 
 def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
-    """Return the order of a table's axes, None if they are in order, and the index after it."""
+    """Return the permutation of the axes of a table, None if there is none, and the index after it.
+
+    The index inserts axes of length 1.
+    """
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     index = tuple(slice(None) if axis in axes else None for axis in range(ndim))
     return None if order == tuple(sorted(order)) else order, index
@@ -202,24 +198,25 @@ Order: TypeAlias = Literal["C", "F"]
 
 
 class InputAxes(NamedTuple):
-    """Shape and axes of the array that tables are applied to, and where its positions are."""
+    """Shape, axes and positions of an array to which tables are applied."""
 
     shape: Shape
     feature: int
     seq: int
-    # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
+    # Memory order of tables (frequency, *position): "F" if the stride of features is less than
+    # the stride of the sequence.
     order: Order
     name: str
     seq_chunks: Shape  # lengths of the chunks of the sequence
-    positions: tuple[int, ...]  # the axes that positions have
-    repeats: int = 1  # of positions (seq, batch) on an axis of heads * batch
+    positions: tuple[int, ...]  # axes of the positions
+    repeats: int = 1  # of positions (seq, batch) along an axis of heads * batch
 
     def with_positions(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
-        """Return these axes with the axes of positions of a shape, after checking it."""
+        """Check the shape of positions, and return a copy with their axes."""
         if repeats > 1:
             shape = (*shape[:-1], repeats * shape[-1])
-        own = axes_of_positions(shape, self.shape, self.feature, self.seq, name)
-        return self._replace(positions=own, repeats=repeats)
+        positions = axes_of_positions(shape, self.shape, self.feature, self.seq, name)
+        return self._replace(positions=positions, repeats=repeats)
 
 
 def input_axes(
@@ -231,21 +228,21 @@ def input_axes(
     *,
     complex_pairs: bool = False,
 ) -> InputAxes:
-    """Check an array with the features of a layer on its axes, and return where these are.
+    """Check the dtype and the features of an input of a layer, and return its axes.
 
-    `size_name` is the field of the layer with the number of features. With `complex_pairs` a
-    complex number is two of them.
+    `size_name` is the field of the layer with the number of features. With `complex_pairs`, a
+    complex number is a pair of features.
     """
     check = checks.floating if complex_pairs else checks.real_floating
     check(backend.xp, **{name: x})
-    own = layer.feature_axis, layer.seq_axis
-    feature, seq = feature_and_seq_axis(*own, x, name, "Make the layer with")
+    layer_axes = layer.feature_axis, layer.seq_axis
+    feature, seq = feature_and_seq_axis(*layer_axes, x, name, "Make the layer with")
     shape, size = tuple(x.shape), getattr(layer, size_name)
     if dtypes.is_complex(x.dtype):
-        size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
+        size, size_name = size // 2, f"{size_name} / 2"  # the layer has checked that it is even
     if shape[feature] != size:
         requirement = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
-        hint = hint_of_last(feature, shape[-1] == size, "Make the layer with")
+        hint = hint_for_last_axis(feature, shape[-1] == size, "Make the layer with")
         raise wrong_value(name, requirement, f"shape {shape}", hint)
     strides = backend.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
@@ -256,11 +253,10 @@ def input_axes(
 def align_axes(
     name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str, hint: str = ""
 ) -> Array:
-    """Give an array the axes of `target` that it lacks, with length 1.
+    """Add axes of length 1 to an array, so that it broadcasts to `target`.
 
-    It has these `axes`, as they are counted in `target`, or all axes of `target`: one further axis
-    alone would leave open which one it is. Next to axes that are the first or the last ones there
-    may be axes of length 1.
+    The array has `axes` of `target`, or all axes: any other number would be ambiguous. If `axes`
+    are the first or the last axes of `target`, the array may have some of its axes of length 1.
     """
     shape, extra = tuple(array.shape), array.ndim - len(axes)
     if array.ndim != len(target) and extra > 0:

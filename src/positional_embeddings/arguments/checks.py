@@ -1,7 +1,7 @@
-"""Checks of arguments, with one style of message.
+"""Checks of arguments.
 
-Every message names the argument, what it must be, and what came. The wrong
-kind of thing is a TypeError; the wrong value or shape is a ValueError.
+Each message has the argument, the requirement and the actual value. A wrong type or dtype raises
+a TypeError, a wrong value or shape a ValueError.
 """
 
 import operator
@@ -28,18 +28,18 @@ _LARGEST = sys.float_info.max
 
 
 def integer(name: str, value: SupportsIndex, requirement: str = "an integer") -> int:
-    """Return `value` as an int; a bool or a float is a TypeError."""
+    """Return an integer as an int, after checking that it is neither a bool nor a float."""
     try:
         if isinstance(value, bool):
             raise TypeError
-        # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
+        # For an int, PyTorch compiles a graph for all ints; `operator.index` would fix its value.
         return value if isinstance(value, int) else operator.index(value)
     except TypeError:
-        raise _wrong_kind(name, value, requirement) from None
+        raise _wrong_number_type(name, value, requirement) from None
 
 
-def _wrong_kind(name: str, value: object, requirement: str, hint: str = "") -> TypeError:
-    """Return the error about a value that is no number of the kind that is asked for."""
+def _wrong_number_type(name: str, value: object, requirement: str, hint: str = "") -> TypeError:
+    """Return the error about a value that is not a number, or not of the required type."""
     type_text = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
     return wrong_type(name, f"be {requirement}", f"{format_value(value)}{type_text}", hint)
 
@@ -50,7 +50,7 @@ def sequence_of(
     check: Callable[[str, Any], Any] = integer,
     requirement: str = "integers",
 ) -> tuple[Any, ...]:
-    """Return a list, a tuple or an array of the host as a tuple, after checking each number."""
+    """Return a list, a tuple or a host array as a tuple, after checking each number."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, list | tuple | range):
         raise wrong_type(name, f"be a list or tuple of {requirement}", format_value(values))
@@ -58,30 +58,30 @@ def sequence_of(
 
 
 def positive_integer(
-    name: str, value: SupportsIndex, *, even: bool = False, most: int | None = None
+    name: str, value: SupportsIndex, *, even: bool = False, max_value: int | None = None
 ) -> int:
-    """Return a size as an int, one or more, and at most a power of two."""
+    """Return a positive integer as an int, after checking it; `max_value` is a power of two."""
     requirement = f"a positive{' even' if even else ''} integer"
     number = integer(name, value, requirement)
     if number < 1 or (even and number % 2):
         raise wrong_value(name, f"be {requirement}", format_value(number))
-    if most is not None and number > most:
-        raise wrong_value(name, f"be at most 2**{most.bit_length() - 1}", format_value(number))
+    if max_value is not None and number > max_value:
+        raise wrong_value(name, f"be at most 2**{max_value.bit_length() - 1}", format_value(number))
     return number
 
 
-# Features, heads and other things that Python's own lists are made of.
-feature_count = partial(positive_integer, most=2**20)
+# Features and heads; limited, since Python makes a list of this length.
+feature_count = partial(positive_integer, max_value=2**20)
 
-# Positions: 64-bit integers count no further.
-position_count = partial(positive_integer, most=2**63)
+# Positions, within 64-bit integers.
+position_count = partial(positive_integer, max_value=2**63)
 
-# The length of an axis: more than any memory holds.
-axis_length = partial(positive_integer, most=2**48)
+# Lengths of axes; no memory holds more.
+axis_length = partial(positive_integer, max_value=2**48)
 
 
 def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
-    """Return an index below `size`, or None."""
+    """Return an index of an axis of length `size` as an int, or None, after checking it."""
     if value is None:
         return None
     number = integer(name, value, "an integer or None")
@@ -91,7 +91,7 @@ def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | N
 
 
 def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
-    """Return `value` divided by a size that must divide it."""
+    """Return `value` divided by a size, after checking that it is a multiple."""
     if value % divisor:
         raise wrong_value(
             name, f"be a multiple of `{divisor_name}` = {format_value(divisor)}", value
@@ -100,8 +100,8 @@ def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
 
 
 def non_negative_integer(name: str, value: SupportsIndex) -> int:
-    """Return an offset as an int, zero or more."""
-    if type(value) is int and value >= 0:  # a step of one token notices the time of others
+    """Return a non-negative integer as an int, after checking it."""
+    if type(value) is int and value >= 0:  # fast path, for steps of one token
         return value
     number = integer(name, value, "a non-negative integer")
     if number < 0:
@@ -110,7 +110,7 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
 
 
 def positive_number(name: str, value: object) -> float:
-    """Return a finite number above zero as an int or a float."""
+    """Return a positive finite number as an int or a float, after checking it."""
     number = finite_number(name, value, "a positive finite number")
     if number <= 0:
         raise wrong_value(name, "be a positive finite number", format_value(number))
@@ -118,9 +118,10 @@ def positive_number(name: str, value: object) -> float:
 
 
 def finite_number(name: str, value: Any, requirement: str = "a finite number") -> float:
-    """Return a finite number of any sign as an int or a float."""
+    """Return a finite number as an int or a float, after checking it."""
     if not namespace.is_real_number(value):
-        raise _wrong_kind(name, value, requirement, errors.remedy_for_times(name, value))
+        hint = errors.remedy_for_times(name, value)
+        raise _wrong_number_type(name, value, requirement, hint)
     number = int(value) if isinstance(value, Integral) else float(value)
     if not -_LARGEST <= number <= _LARGEST:
         raise wrong_value(name, f"be {requirement}", format_value(number))
@@ -128,29 +129,29 @@ def finite_number(name: str, value: Any, requirement: str = "a finite number") -
 
 
 def rate(name: str, value: object) -> float:
-    """Return a rate, 0 or more and below 1."""
+    """Return a rate as a float, after checking that it is 0 or more and below 1."""
     number = finite_number(name, value, "0 or more and below 1")
     if not 0 <= number < 1:
         raise wrong_value(name, "be 0 or more and below 1", format_value(value))
     return float(number)
 
 
-def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
-    """Return a flag; anything but True and False is a TypeError."""
+def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - the value to check
+    """Return a flag, after checking that it is True or False."""
     if not isinstance(value, bool):
         raise wrong_type(name, "be True or False", format_value(value))
     return value
 
 
 def optional_boolean(name: str, value: object) -> bool | None:
-    """Return True, False or None; anything else is a TypeError."""
+    """Return a flag, after checking that it is True, False or None."""
     if not (value is None or isinstance(value, bool)):
         raise wrong_type(name, "be True, False or None", format_value(value))
     return value
 
 
 def choice(name: str, value: object, options: Sequence[Any]) -> Any:
-    """Return one of the spelled-out options."""
+    """Return a value, after checking that it is one of the options."""
     if not isinstance(value, str | int) or value not in options:
         listed = " or ".join(repr(option) for option in options)
         raise wrong_value(name, f"be {listed}", format_value(value))
@@ -158,7 +159,7 @@ def choice(name: str, value: object, options: Sequence[Any]) -> Any:
 
 
 def position_function(name: str, value: object) -> Callable[..., Array]:
-    """Return a function of positions, which is neither a class nor a mask or a bias."""
+    """Return a function of positions, after checking that it is no class, mask or bias."""
     if not callable(value) or isinstance(value, type | CheckedDataclass):
         raise wrong_type(name, "be a function of positions", format_value(value))
     return value
@@ -183,7 +184,7 @@ def floating(xp: Namespace, **arrays: Array) -> None:
 
 
 def mask(name: str, array: Array, xp: Namespace) -> None:
-    """Check that a mask is boolean, and name the polarity if it is not."""
+    """Check that a mask is boolean; the error states the meaning of True."""
     if not dtypes.is_dtype(array.dtype, "bool", xp):
         hint = f" Pass {name} == 0 if 1 marks what is seen, {name} < 0 if it is added to scores."
         raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
@@ -198,7 +199,7 @@ def mask_or_bias(kind: str, name: str, array: Array, xp: Namespace) -> None:
 
 
 def signed_integers(name: str, array: Array, xp: Namespace) -> None:
-    """Check that an array holds integers that may be negative."""
+    """Check that an array has a signed integer dtype."""
     if not dtypes.is_dtype(array.dtype, "signed integer", xp):
         raise _wrong_dtype(name, array, "a signed integer dtype")
 
@@ -218,9 +219,9 @@ def real(name: str, array: Array, xp: Namespace) -> None:
 
 
 def positions(name: str, array: Array, backend: Backend) -> None:
-    """Check that an array holds numbers, and in half precision every integer as far as they go.
+    """Check that positions are real, and that half precision represents integers of their size.
 
-    They are read where they are in the memory of the host.
+    Values of half precision are read if they are concrete and in host memory.
     """
     real(name, array, backend.xp)
     dtype = dtypes.dtype_name(array.dtype)
@@ -229,20 +230,20 @@ def positions(name: str, array: Array, backend: Backend) -> None:
         and backend.is_concrete(array)
         and backend.is_on_host(array)
     ):
-        first = dtypes.ALL_INTEGERS[dtype]
+        limit = dtypes.MAX_EXACT_INTEGERS[dtype]
         with backend.compute_context(array):
-            is_far = backend.concrete_bool(backend.xp.any(backend.xp.abs(array) >= first))
-        if is_far:
-            got = next(x for x in backend.to_numpy(array).ravel().tolist() if abs(x) >= first)
-            requirement = f"be within {first - 1} in {dtype}, which lacks integers from {first} on"
-            raise wrong_value(name, requirement, got, " Pass integers, or float32.")
+            is_inexact = backend.concrete_bool(backend.xp.any(backend.xp.abs(array) >= limit))
+        if is_inexact:
+            actual = next(x for x in backend.to_numpy(array).ravel().tolist() if abs(x) >= limit)
+            requirement = f"be within {limit - 1} in {dtype}, which lacks integers from {limit} on"
+            raise wrong_value(name, requirement, actual, " Pass integers, or float32.")
 
 
 def output(out: Array, x: Array, backend: Backend) -> None:
-    """Check that a result like `x` can be written to `out`."""
-    writable = "be an array that can be written to"
+    """Check that a result with the shape and dtype of `x` can be written to `out`."""
+    requirement = "be an array that can be written to"
     if not backend.is_mutable:
-        raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
+        raise wrong_type("out", requirement, f"{type_name(out)}: leave it out")
     dtype, out_dtype = dtypes.dtype_name(x.dtype), dtypes.dtype_name(out.dtype)
     if out_dtype != dtype:
         raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
@@ -252,26 +253,26 @@ def output(out: Array, x: Array, backend: Backend) -> None:
     if out_device != device:
         raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
     if not getattr(getattr(out, "flags", None), "writeable", True):
-        raise wrong_value("out", writable, "a read-only one")
-    if _repeats_elements(out, backend):
-        raise wrong_value("out", writable, "one whose elements share memory")
+        raise wrong_value("out", requirement, "a read-only one")
+    if _has_overlap(out, backend):
+        raise wrong_value("out", requirement, "one whose elements share memory")
 
 
-def _repeats_elements(array: Array, backend: Backend) -> bool:
-    """Tell whether several elements of an array may be one number in memory."""
+def _has_overlap(array: Array, backend: Backend) -> bool:
+    """Return whether elements of an array may overlap in memory."""
     strides = backend.strides(array)
     if strides is None or 0 in array.shape:
         return False
-    visible_keys = 0
+    extent = 0
     for stride, n in sorted(zip(strides, array.shape, strict=True)):
-        if n > 1 and stride <= visible_keys:
+        if n > 1 and stride <= extent:
             return True
-        visible_keys += (n - 1) * stride
+        extent += (n - 1) * stride
     return False
 
 
 def float_dtype(dtype: Dtype | None, default: Dtype, backend: Backend) -> Dtype:
-    """Return `dtype` after checking that the device has it, or `default` if None."""
+    """Return `dtype`, after checking that the device supports it, or `default` if None."""
     if dtype is None:
         return default
     dtypes.check_real_dtype(dtype, "a real floating-point dtype", backend.xp)
@@ -281,7 +282,7 @@ def float_dtype(dtype: Dtype | None, default: Dtype, backend: Backend) -> Dtype:
 
 
 def feature_dtype(x: Array, dtype: Dtype | None, backend: Backend) -> Dtype:
-    """Return the dtype of features: `dtype`; if None, the dtype of a real `x`, or the default."""
+    """Return `dtype`; if None, the dtype of a real `x`, or the default of the library."""
     is_real = dtypes.is_real_floating(x.dtype, backend.xp)
     return float_dtype(dtype, x.dtype if is_real else backend.default_float, backend)
 
@@ -289,14 +290,14 @@ def feature_dtype(x: Array, dtype: Dtype | None, backend: Backend) -> Dtype:
 def within_table(
     size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
 ) -> None:
-    """Check that the positions `offset` to `offset + size` lie within a table."""
+    """Check that the positions `offset` to `offset + size` - 1 lie within a table."""
     if offset + size > limit:
         requirement = f"have at most {plural(limit, 'position')} (`{limit_name}`) on axis {seq}"
         raise wrong_value(name, requirement, f"{size} at offset {format_value(offset)}")
 
 
-def left_out(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:
-    """Check that options, None by default, are left out where they have no use."""
+def omitted(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:
+    """Check that options without use are None, their default."""
     for name, value in namespace.drop_none(**options).items():
         raise error(name, f"be left out {where}", format_value(value))
 
@@ -309,7 +310,7 @@ def broadcasts(
     actual: Shape | None = None,
     hint: str = "",
 ) -> None:
-    """Check that each axis of `shape` is as long as in `target`, or 1; messages show `actual`."""
+    """Check that `shape` broadcasts to `target` with as many axes; errors show `actual`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         requirement = f"have shape {target} ({meaning}), with 1 where it broadcasts"
         raise wrong_value(name, requirement, shape if actual is None else actual, hint)
@@ -321,31 +322,31 @@ def max_position(backend: Backend) -> int:
 
 
 def is_static(size: Length) -> bool:
-    """Tell whether a lazy library knows a length: dask says NaN, others None."""
-    return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
+    """Return whether a length is known; an unknown length is NaN in dask, None in others."""
+    return size is not None and size == size  # noqa: PLR0124 - NaN differs from itself
 
 
-def known_to_differ(size: Length, target: Length) -> bool:
-    """Tell whether two lengths differ; one that is not known differs from none."""
+def lengths_differ(size: Length, target: Length) -> bool:
+    """Return whether two lengths are known and differ."""
     return size != target and is_static(size) and is_static(target)
 
 
 def broadcasts_to(size: Length, target: Length) -> bool:
-    """Tell whether a length broadcasts to another."""
-    return size in (1, target) or not known_to_differ(size, target)
+    """Return whether a length, perhaps unknown, broadcasts to another."""
+    return size in (1, target) or not lengths_differ(size, target)
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Return the check of what may be None, too."""
+    """Return a check that also accepts None."""
     return lambda name, value: None if value is None else check(name, value)
 
 
 def one_of(literal: object) -> Callable[[str, Any], Any]:
-    """Return the check of a choice among the values of a `Literal` type."""
+    """Return the check of a value of a `Literal` type."""
     return lambda name, value: choice(name, value, get_args(literal))
 
 
-# Types of fields of a `CheckedDataclass`.
+# Types for the fields of a `CheckedDataclass`.
 FeatureCount: TypeAlias = Annotated[int, feature_count]
 PositionCount: TypeAlias = Annotated[int, position_count]
 AxisLength: TypeAlias = Annotated[int, axis_length]
@@ -356,7 +357,7 @@ PositionFunction: TypeAlias = Annotated[Callable[[Array, Array], Array], positio
 
 
 class CheckedDataclass:
-    """Base of frozen dataclasses: a field of type `Annotated[..., check]` is checked by it."""
+    """Base class of frozen dataclasses, whose fields of type `Annotated[..., check]` are checked."""
 
     _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 
@@ -364,14 +365,14 @@ class CheckedDataclass:
         super().__init_subclass__()
         pytrees.waiting.append(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
-        own_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
-        cls._field_checks = cls._field_checks | own_checks
-        # Signatures show the bare types.
+        field_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        cls._field_checks = cls._field_checks | field_checks
+        # Signatures show the types without checks.
         bare = {name: kind.__origin__ for name, kind in annotated.items()}
         cls.__annotations__ = cls.__annotations__ | bare
 
     def _check_fields(self) -> None:
-        """Set each field to what its check returns."""
+        """Set each field to the result of its check."""
         for name, check in self._field_checks.items():
             set_fields(self, **{name: check(name, getattr(self, name))})
 
@@ -379,12 +380,12 @@ class CheckedDataclass:
 
 
 def set_fields(layer: Any, **values: Array) -> None:
-    """Set fields of a frozen dataclass while it is made."""
+    """Set fields of a frozen dataclass while it is constructed."""
     pytrees.register_waiting()
     vars(layer).update(values)
 
 
 def shapes_broadcast(shapes: Sequence[Shape]) -> bool:
-    """Tell whether shapes broadcast together, aligned at their last axes."""
+    """Return whether shapes broadcast together, aligned at their last axes."""
     by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({n for n in lengths if is_static(n) and n != 1}) <= 1 for lengths in by_axis)

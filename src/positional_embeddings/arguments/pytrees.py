@@ -1,8 +1,8 @@
-"""Layers as pytrees of JAX: their arrays are leaves, and all else is what they are compiled for.
+"""Layers as pytrees of JAX: their arrays are leaves, and all other fields are static.
 
-JAX is not imported for it. Classes wait here until a layer is made while JAX is there, which is
-before any layer can hold an array of JAX. A layer that was made before JAX was imported, and
-is to be an argument of `jax.jit`, needs another layer made after it.
+This module does not import JAX. Classes are registered when the first layer is constructed after
+JAX has been imported. So a layer of that class must have been constructed after the import,
+before `jax.jit` takes a layer as an argument.
 """
 
 import sys
@@ -13,12 +13,12 @@ from typing import Any
 
 from positional_embeddings.arrays.namespace import Array
 
-# Classes of layers that are registered once a layer is made while JAX is there.
+# Classes of layers that are not registered yet.
 waiting: list[type] = []
 
 
 def register_waiting() -> None:
-    """Register the classes that wait, if JAX has been imported."""
+    """Register the waiting classes if JAX has been imported."""
     tree = sys.modules.get("jax.tree_util") if waiting else None
     register = getattr(tree, "register_pytree_with_keys", None)
     while register is not None and waiting:
@@ -31,24 +31,24 @@ def _flatten(key: Callable[[str], object], layer: Any) -> tuple[list[tuple[objec
     names, derived = _names(type(layer))
     if not names:
         return [], layer
-    # Equal, and with one hash, if the options are; what is known of the arrays goes with them.
-    rest = object.__new__(type(layer))
-    # A seed belongs to the arrays that were drawn from it, not to others.
+    # Equal options have an equal static layer with one hash: it has no field derived from arrays.
+    static = object.__new__(type(layer))
+    # Nor a seed, which determines only the arrays that were drawn from it.
     seed = {"rng": None} if "rng" in layer.__dict__ else {}
-    rest.__dict__.update(layer.__dict__ | dict.fromkeys(names) | derived | seed)
-    return [(key(name), getattr(layer, name)) for name in names], rest
+    static.__dict__.update(layer.__dict__ | dict.fromkeys(names) | derived | seed)
+    return [(key(name), getattr(layer, name)) for name in names], static
 
 
-def _unflatten(rest: Any, children: Iterable[Array]) -> Any:
-    """Return a layer with other arrays, which may be traced, or no arrays at all: unchecked."""
-    layer = object.__new__(type(rest))
-    names = _names(type(rest))[0]
-    layer.__dict__.update(rest.__dict__ | dict(zip(names, children, strict=True)))
+def _unflatten(static: Any, children: Iterable[Array]) -> Any:
+    """Return a layer with unchecked leaves: traced arrays, or objects that JAX puts there."""
+    layer = object.__new__(type(static))
+    names = _names(type(static))[0]
+    layer.__dict__.update(static.__dict__ | dict(zip(names, children, strict=True)))
     return layer
 
 
 def _names(layer_type: type[Any]) -> tuple[list[str], dict[str, object]]:
-    """Return the fields that are leaves, and those that are derived from these, without them."""
+    """Return the names of the leaves, and the defaults of the fields derived from them."""
     names = [f.name for f in fields(layer_type) if any(map(f.metadata.get, ("array", "part")))]
     derived = {
         f.name: f.default for f in fields(layer_type) if not f.init and f.default is not MISSING

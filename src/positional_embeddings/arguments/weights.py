@@ -1,4 +1,4 @@
-"""Layers that own arrays: drawing them, checking them, comparing them."""
+"""Layers with arrays: drawing, checking and comparing the arrays, and looking up their entries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
@@ -16,32 +16,32 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def array_field(default: object = MISSING) -> Any:
-    """Return the dataclass field of an array of a layer, to be given if there is no default."""
+    """Return the dataclass field of an array of a layer, required if there is no default."""
     return field(default=default, repr=False, metadata={"array": True})
 
 
 class ArrayDataclass(checks.CheckedDataclass):
-    """Base of frozen dataclasses that are equal if their options and their arrays are."""
+    """Base class of frozen dataclasses with arrays, compared by options and arrays."""
 
     _array_names: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
-        cls._array_names += tuple(name for name, f in own.items() if f.metadata.get("array"))
+        added = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
+        cls._array_names += tuple(name for name, f in added.items() if f.metadata.get("array"))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
         names = [f.name for f in fields(self) if f.compare]  # type: ignore[arg-type]
-        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+        return all(_are_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def _arrays(self) -> dict[str, Array]:
-        """Return the arrays that the layer holds, by name."""
+        """Return the arrays of the layer, by name."""
         return {name: getattr(self, name) for name in self._array_names}
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for copies and pickles, without the plans of calls."""
+        """Return the fields for copies and pickles, without cached plans."""
         state = dict(vars(self))
         return state | {name: {} for name in ("_plans", "_last") if name in state}
 
@@ -53,24 +53,24 @@ class ArrayDataclass(checks.CheckedDataclass):
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> Backend:
-    """Check the arrays that a layer was given, draw the others, and return their space.
+    """Check the arrays passed to a layer, draw the missing arrays, and return their backend.
 
-    Arrays are drawn in the library and dtype, and on the device, of the given ones. The
-    layer keeps its seed only if the seed alone determines all of its arrays.
+    Arrays are drawn in the library and dtype, and on the device, of the passed arrays. The
+    layer stores its seed only if the seed alone determines all of its arrays.
     """
-    given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
-    is_drawn = len(given) < len(shapes)
-    if given:
-        backend = get_backend(**given)
-        checks.real_floating(backend.xp, **given)
-        for name, array in given.items():
+    passed = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
+    is_drawn = len(passed) < len(shapes)
+    if passed:
+        backend = get_backend(**passed)
+        checks.real_floating(backend.xp, **passed)
+        for name, array in passed.items():
             if tuple(array.shape) != shapes[name]:
                 raise wrong_value(name, f"have shape {shapes[name]}", tuple(array.shape))
         if not is_drawn:
-            checks.left_out("where every array is given", dtype=dtype, device=device, xp=xp)
+            checks.omitted("where every array is given", dtype=dtype, device=device, xp=xp)
         if xp is not None and backend_for(xp).xp is not backend.xp:
             raise wrong_value("xp", "be the library of the given arrays", format_value(xp))
-        dtype = next(iter(given.values())).dtype if dtype is None else dtype
+        dtype = next(iter(passed.values())).dtype if dtype is None else dtype
         device = backend.device if device is None else device
     else:
         backend = backend_for(xp, device)
@@ -79,13 +79,13 @@ def set_weights(
     if is_drawn:
         dtype = checks.float_dtype(dtype, backend.xp.float32, backend)
         for name, shape in shapes.items():
-            # Also for given arrays, so that a seed draws each array the same whatever is given.
+            # Draw passed arrays, too, so that a seed determines each missing array.
             with namespace.ignore_fp_errors():
                 drawn = draw(generator, shape)
-                if name not in given:
+                if name not in passed:
                     array = backend.xp.asarray(drawn, dtype=dtype, device=device)
                     checks.set_fields(layer, **{name: array})
-    is_default = not given and backend.has_host_arrays and dtype == np.float32
+    is_default = not passed and backend.has_host_arrays and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
     return backend
@@ -96,19 +96,19 @@ def set_padded_table(
 ) -> None:
     """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`.
 
-    A parameter that PyTorch trains is kept: an optimizer would never see a copy.
+    A trainable parameter of PyTorch stays unchanged: its optimizer would not update a copy.
     """
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     backend = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
     table = layer.embeddings
-    if not backend.is_trained(table):
+    if not backend.is_trainable(table):
         with backend.current_device(backend.device, backend.xp):
             table = zero_padding_idx(table, padding_idx, backend)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
 
 def truncated_normal(std: float) -> Draw:
-    """Return a function that draws normal numbers, again if beyond two deviations."""
+    """Return a function that draws normal numbers, truncated at two standard deviations."""
 
     def draw(generator: Any, shape: tuple[int, ...]) -> HostArray:
         numbers: HostArray = generator.standard_normal(shape)
@@ -127,15 +127,15 @@ def normal(std: float) -> Draw:
 def zero_padding_idx(
     table: Array, padding_idx: int | None, backend: Backend, start: int = 0
 ) -> Array:
-    """Set one column of a table (features, entries) to zero, and its gradient with it.
+    """Return a table (features, entries) with the column `padding_idx` zero, without gradient.
 
-    The columns are counted from `start` on.
+    The columns are numbered from `start`.
     """
     if padding_idx is None:
         return table
     stop = start + table.shape[1]
     column = backend.xp.arange(start, stop, dtype=backend.integer, device=backend.device)
-    # The table second, for `select` returns the dtype of the first.
+    # The table is the first choice, whose dtype `select` returns.
     return namespace.select(column != padding_idx, table, 0.0, backend.xp)
 
 
@@ -144,75 +144,75 @@ def embedding_lookup(
 ) -> Array:
     """Return the columns of a table (features, entries), as (features, *indices.shape).
 
-    The column of `padding_idx` is zero, and so is its gradient, whatever the table holds. An
-    index out of range is an error where it can be read without waiting for a device. Elsewhere
-    its column is NaN; libraries themselves would wrap or clip it.
+    The column `padding_idx` is zero and has no gradient, even if the table is not zero there. An
+    index out of range is an error if it can be read without waiting for a device. Otherwise its
+    column is NaN, while libraries would wrap or clip the index.
     """
     xp, size = backend.xp, table.shape[1]
-    wide = checked_indices(name, indices, size, backend)
+    index = checked_indices(name, indices, size, backend)
     if _can_be_checked(indices, backend):
-        taken = backend.take_entries(table, wide, 1)
+        columns = backend.take_entries(table, index, 1)
     else:
-        inside = (wide >= 0) & (wide < size)
-        taken = backend.take_entries(table, xp.where(inside, wide, 0), 1)
-        taken = namespace.select(inside, taken, float("nan"), xp)
+        is_valid = (index >= 0) & (index < size)
+        columns = backend.take_entries(table, xp.where(is_valid, index, 0), 1)
+        columns = namespace.select(is_valid, columns, float("nan"), xp)
     if padding_idx is None:
-        return taken
-    return namespace.select(wide != padding_idx, taken, 0.0, xp)
+        return columns
+    return namespace.select(index != padding_idx, columns, 0.0, xp)
 
 
 def checked_indices(name: str, indices: Array, size: int, backend: Backend) -> Array:
-    """Check indices of a table where they can be read; return them in the default integer."""
+    """Return indices in the default integer dtype, after checking them if they can be read."""
     xp = backend.xp
     checks.integral(name, indices, xp)
-    wide = backend.astype(indices, backend.integer)
+    index = backend.astype(indices, backend.integer)
     if not _can_be_checked(indices, backend):
-        return wide
-    if backend.concrete_bool(xp.any((wide < 0) | (wide >= size))):
-        lowest = int(xp.min(wide))
-        wrong = lowest if lowest < 0 else int(xp.max(wide))
+        return index
+    if backend.concrete_bool(xp.any((index < 0) | (index >= size))):
+        lowest = int(xp.min(index))
+        wrong = lowest if lowest < 0 else int(xp.max(index))
         raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
-    return wide
+    return index
 
 
 def _can_be_checked(indices: Array, backend: Backend) -> bool:
-    """Tell whether indices can be read without waiting for a device."""
+    """Return whether indices can be read without waiting for a device."""
     return backend.is_concrete(indices) and backend.is_on_host(indices)
 
 
 def segment_sum(values: Array, segment_ids: Array, num_segments: int, backend: Backend) -> Array:
-    """Return (features, segments): sums of the values (features, n) of each segment.
+    """Return the sums (features, segments) of values (features, n) over segments.
 
-    Sorted, the values of a segment are a range. Its sum is the sum of blocks of 1, 2, 4, ...
-    values that lie within the range, so that what is not finite stays in its own segment.
+    After sorting, a segment is a range of values. It is the union of blocks of 1, 2, 4, ...
+    values, whose sums are added: an infinity or NaN affects only its own segment.
     """
-    xp, on = backend.xp, backend.device
+    xp, device = backend.xp, backend.device
     order = xp.argsort(segment_ids)
     level = xp.take(values, order, axis=1)
-    edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
+    edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=device)
     edges = backend.searchsorted(xp.take(segment_ids, order), edges)
     start, stop = edges[:-1], edges[1:]
-    total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
+    total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=device)
     while level.shape[1] > 0:
         for end, index in ((start, start), (stop, stop - 1)):
-            alone = (start < stop) & (end % 2 == 1)
-            taken = xp.take(level, xp.where(alone, index, 0), axis=1)
-            total = total + xp.where(alone, taken, 0)
+            is_unpaired = (start < stop) & (end % 2 == 1)
+            block_sums = xp.take(level, xp.where(is_unpaired, index, 0), axis=1)
+            total = total + xp.where(is_unpaired, block_sums, 0)
         start, stop = (start + 1) // 2, stop // 2
         pairs = 2 * (level.shape[1] // 2)
         level = level[:, 0:pairs:2] + level[:, 1:pairs:2]
     return total
 
 
-def _same(first: Array, second: Array) -> bool:
-    """Tell whether two arrays are of one library, device and dtype, and hold the same numbers.
+def _are_equal(first: Array, second: Array) -> bool:
+    """Return whether two arrays have equal library, device, dtype and elements; NaN equals NaN.
 
-    None and a number stand for themselves, a list and a tuple for what is in them.
+    None and numbers are compared by value, lists and tuples item by item.
     """
     if first is second:
         return True
     if isinstance(first, list | tuple) and type(first) is type(second):
-        return len(first) == len(second) and all(map(_same, first, second))
+        return len(first) == len(second) and all(map(_are_equal, first, second))
     are_arrays = [hasattr(a, "shape") for a in (first, second)]
     if not all(are_arrays):
         return not any(are_arrays) and bool(first == second)

@@ -1,4 +1,4 @@
-"""The space of a call: array library, device, dtypes, and what the library can do."""
+"""The backend of a call: array library, device and dtypes, and abilities of the library."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -22,64 +22,65 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 
-# Less than the total of the weights of any keys; to 1 it adds nothing.
+# Below any total of attention weights; adding it to 1 gives 1.
 TINY_WEIGHT = 2.0**-60
 
 
 class Loops(NamedTuple):
-    """Control flow of a library that compiles, where a loop of Python would be unrolled."""
+    """Control flow of a compiling library, which would unroll a loop of Python."""
 
-    # From a function of (state, element), a first state, and arrays whose first axis it goes
-    # along, to the last state and what else the function returned. What it computes on the
-    # way is computed again for a gradient, and not kept.
+    # (function of state and element, initial state, arrays) -> final state, stacked outputs. It
+    # scans the first axis of the arrays, and recomputes intermediate results for a gradient.
     scan: Callable[..., Any]
-    cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments
+    cond: Callable[..., Any]  # (0-d condition, true function, false function, *arguments)
 
 
 @dataclass(frozen=True, eq=False)
 class Backend:
-    """Where a call computes; found once, by `get_backend` or `backend_for`.
+    """Array library, device and dtypes of a call.
 
-    Each library has a class of its own, which knows what it can do beyond the Array API standard,
-    and where it departs from it. This one has the safe answers, for a library that is not known:
-    its arrays are never written to, never read, and never kept for another call.
+    `get_backend` returns the backend of the arrays of a call, `backend_for` the backend of the
+    options `xp` and `device`. A subclass for each library adds its abilities beyond the Array API
+    standard, and its deviations from it. This class has safe defaults for unknown libraries: it
+    neither writes to arrays, nor reads their values, nor caches them.
     """
 
-    xp: Namespace
-    device: Device  # to make arrays on; None leaves it to the library
-    dtype: Dtype  # to compute in: real, float32 for half precision
-    integer: Dtype  # dtype of positions: int64, or int32 on a device without 64 bits
-    widest: Dtype  # float64, or float32 on a device without it
-    default_float: Dtype  # that the library gives to numbers without a dtype
+    xp: Namespace  # functions of the library, as the standard defines them
+    device: Device  # device of new arrays; None is the default device of the library
+    dtype: Dtype  # real dtype to compute in; float32 for half precision
+    integer: Dtype  # dtype of positions: int64, or int32 on a device without int64
+    widest: Dtype  # widest real dtype of the device: float64 or float32
+    default_float: Dtype  # default real dtype of the library
 
-    is_mutable = False  # parts of an array can be assigned
+    # Abilities.
+    is_mutable = False  # elements can be assigned
     supports_out = False  # element-wise functions take `out=`
-    keeps_tables = False  # an array made in one call may serve another one
-    reads_values = False  # values can be read at once, outside a trace
-    shows_tracing = False  # an array of a trace has a type of its own
-    has_cuda_kernels = False  # its kernels, written in CUDA, are compiled at their first call
-    has_host_arrays = False  # its arrays are NumPy's, which results of the host need no copy for
-    computes_in_blocks = False  # blocks that fit the cache take less time than whole arrays
-    rotation_kernel = ""  # the library that rotates its arrays in one pass
-    is_chunked = False  # arrays are computed later, chunk by chunk
-    records_gradients = False  # operations are recorded, to be differentiated
-    exponent_unit = 1.0  # `scaled_exp` takes exponents in multiples of its reciprocal
+    can_cache_arrays = False  # arrays may outlive the call that creates them
+    reads_values = False  # values of arrays can be read without delay, unless traced
+    shows_tracing = False  # the type of an array shows whether it is traced
+    has_cuda_kernels = False  # kernels written in CUDA run on its arrays
+    has_host_arrays = False  # its arrays are NumPy arrays
+    computes_in_blocks = False  # blocks that fit into the CPU cache are faster than whole arrays
+    rotation_kernel = ""  # library of the kernel that rotates its arrays, "" if there is none
+    is_chunked = False  # arrays are computed lazily, chunk by chunk
+    records_gradients = False  # operations are recorded for automatic differentiation
+    exponent_unit = 1.0  # `scaled_exp` computes exp(x / exponent_unit)
 
     @staticmethod
     def namespace(xp: Namespace) -> Namespace:
-        """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+        """Return `xp`, or a wrapper of it that conforms to the standard."""
         return xp
 
-    def computing_in(self, dtype: Dtype) -> "Backend":
-        """Return the same space with a dtype to compute in, float32 for half precision."""
+    def with_dtype(self, dtype: Dtype) -> "Backend":
+        """Return the backend with another dtype to compute in, float32 for half precision."""
         dtype = compute_dtype(dtype, self.xp)
         return self if dtype == self.dtype else replace(self, dtype=dtype)
 
-    # Where an array is, and whether its values are there.
+    # Devices and values.
 
     @classmethod
     def single_device(cls, array: Array) -> Device:
-        """Return the device of an array; None in a trace, or over several devices."""
+        """Return the device of an array, None if it is traced or spans several devices."""
         try:
             return _device(array)
         except AttributeError:
@@ -87,27 +88,27 @@ class Backend:
 
     @classmethod
     def device_for(cls, array: Array) -> Device:
-        """Return the device to make arrays on that meet this one; None leaves it to the library."""
+        """Return the device of new arrays to combine with an array, None for the default."""
         return cls.single_device(array)
 
     def is_on_host(self, array: Array) -> bool:
-        """Tell whether an array is in the memory of the host."""
+        """Return whether an array is in host memory."""
         return "cpu" in str(self.single_device(array)).lower()
 
     @property
     def is_compiling(self) -> bool:
-        """Whether PyTorch compiles what is called; arrays of NumPy are parts of its graph."""
+        """Whether PyTorch is compiling; NumPy arrays then belong to its graph, too."""
         return is_compiling()
 
     def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
-        """Tell whether the values of an array are there to be read, as far as its type shows."""
+        """Return whether the values of an array can be read, judged by its type."""
         return self.reads_values
 
     def to_numpy(self, array: Array) -> HostArray:
-        """Return an array of any device as one of NumPy; a chunked library has to compute it."""
+        """Return an array as a NumPy array; copy it from its device, and compute a lazy one."""
         # NumPy has no bfloat16.
-        wide = self.astype(array, compute_dtype(array.dtype, self.xp))
-        return self._to_numpy(wide)  # type: ignore[no-any-return]
+        upcast = self.astype(array, compute_dtype(array.dtype, self.xp))
+        return self._to_numpy(upcast)  # type: ignore[no-any-return]
 
     def _to_numpy(self, array: Array) -> Array:
         try:
@@ -116,22 +117,22 @@ class Backend:
             return np.from_dlpack(array, device="cpu")
 
     def concrete_bool(self, condition: Array) -> bool:
-        """Tell whether a 0-d boolean array is True, and there to be read.
+        """Return whether a 0-d boolean array is concrete and True.
 
-        False if its value is not there: dask would have to compute it, and JAX and PyTorch
-        have none while they trace or compile.
+        The result is False if the value cannot be read: dask would have to compute it, and JAX
+        and PyTorch have no values while they trace or compile.
         """
         if not self.is_concrete(condition):
             return False
         try:
             return bool(condition)
-        except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
+        except Exception:  # noqa: BLE001 - the type of the error depends on the library
             return False
 
     def values_on_host(self, array: Array) -> HostArray | None:
-        """Return the values of an array that is in the memory of the host, None if they are not.
+        """Return the values of a concrete array in host memory, else None.
 
-        A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
+        It neither waits for a device, nor computes a lazy array, nor makes constants of a trace.
         """
         if not (self.shows_tracing and self.is_concrete(array) and self.is_on_host(array)):
             return None
@@ -140,51 +141,51 @@ class Backend:
     # Memory.
 
     def supports_inplace(self, *arrays: Array) -> bool:  # noqa: ARG002
-        """Tell whether a result of these arrays may be written part by part."""
+        """Return whether a result of these arrays may be written in place."""
         return self.is_mutable
 
     def strides(self, array: Array) -> tuple[int, ...] | None:
-        """Return the distance of neighbours on each axis; None if the library does not say."""
+        """Return the absolute stride of each axis, None if the library does not have strides."""
         strides = getattr(array, "strides", None)
         return None if strides is None else tuple(map(abs, strides))
 
     def address(self, array: Array) -> int | None:  # noqa: ARG002
-        """Return where the first element of an array is in memory, None if it may move."""
+        """Return the memory address of the first element of an array, None if it may move."""
         return None
 
     def owner(self, array: Array) -> Array:
-        """Return the object that the memory of an array belongs to."""
+        """Return the object that owns the memory of an array."""
         base = getattr(array, "base", None)
         return self.owner(base) if isinstance(base, type(array)) else array
 
     def shares_memory(self, array: Array, other: Array) -> bool:
-        """Tell whether writing to an array may change what is still to be read of another.
+        """Return whether element-wise writing to an array may change unread elements of `other`.
 
-        It cannot if both are the same numbers in the same places, and may if the library does
-        not say.
+        The result is False for two views of the same elements in the same order, and True if the
+        library cannot compare memory.
         """
         may_share = getattr(self.xp, "may_share_memory", None)
         if may_share is None or array is other:
             return array is not other
-        return bool(may_share(array, other)) and self._place(array) != self._place(other)
+        return bool(may_share(array, other)) and self._layout(array) != self._layout(other)
 
-    def _place(self, array: Array) -> object:
-        """Return address, shape and strides as one object."""
+    def _layout(self, array: Array) -> object:
+        """Return address, shape and strides as one comparable object."""
         interface = getattr(array, "__array_interface__", None)
         return interface or array.__cuda_array_interface__
 
-    # Functions that a library computes faster, or wrongly, as the standard spells them.
+    # Functions of the standard with faster or corrected versions for some libraries.
 
-    def apply(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
-        """Return ``function(x, *others)``, written to `x` itself if the library can."""
-        return function(x, *others)
+    def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
+        """Return ``function(x, *operands)``, which overwrites `x` if the library can."""
+        return function(x, *operands)
 
     def scaled_exp(self, x: Array) -> Array:
-        """Return ``exp(x / exponent_unit)``, far from overflow and underflow; may overwrite `x`."""
+        """Return ``exp(x / exponent_unit)`` of moderate numbers; may overwrite `x`."""
         return self.apply(self.xp.exp, x)
 
     def astype(self, x: Array, dtype: Dtype) -> Array:
-        """Return an array in a dtype, itself if it has it."""
+        """Return an array in a dtype, without a copy if it has the dtype."""
         return self.xp.astype(x, dtype, copy=False)
 
     def matmul(self, rows: Array, table: Array) -> Array:
@@ -192,67 +193,66 @@ class Backend:
         return rows @ table
 
     def grouped_matmul(self, rows: Array, table: Array) -> Array:
-        """Return ``rows @ table``, in one product for query heads that share a key head."""
+        """Return ``rows @ table``, in one product for all query heads that share a key head."""
         if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
             return self.matmul(rows, table)
-        *others, groups, count, inner = rows.shape
-        merged = self.reshape(rows, (*others, groups * count, inner))
+        *batch, groups, count, inner = rows.shape
+        merged = self.reshape(rows, (*batch, groups * count, inner))
         result = self.matmul(merged, table[..., 0, :, :])
         return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
     def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
-        """Return the attention of queries that see all keys, None without a faster method.
+        """Return unmasked attention, None if there is no faster method or it is not finite.
 
-        Also None if the result is not finite. Several heads of queries, on axis -3, may share one
-        of keys.
+        Several query heads, on axis -3, may share a key head.
         """
 
     def transpose(self, x: Array) -> Array:
-        """Return an array with its last two axes exchanged."""
+        """Return an array with its last two axes swapped."""
         return self.xp.matrix_transpose(x)
 
     def move_axis(self, x: Array, source: int, target: int) -> Array:
-        """Return an array with an axis moved; PyTorch's `vmap` does not know `moveaxis`."""
+        """Return an array with an axis moved; PyTorch's `vmap` does not support `moveaxis`."""
         order = list(range(x.ndim))
         order.insert(target % x.ndim, order.pop(source))
         return self.xp.permute_dims(x, order)
 
     def row_max(self, x: Array) -> Array:
-        """Return the maximum along the last axis, which stays; no less than any finite number."""
-        least = float(self.xp.finfo(x.dtype).min)
-        return self.clip(self.xp.max(x, axis=-1, keepdims=True), least)
+        """Return the maximum of each row, at least the lowest finite number; keep the axis."""
+        lowest = float(self.xp.finfo(x.dtype).min)
+        return self.clip(self.xp.max(x, axis=-1, keepdims=True), lowest)
 
     def row_sum(self, x: Array, initial: float = 0.0) -> Array:
-        """Return `initial` and the sum along the last axis, which stays."""
+        """Return the sum of each row plus `initial`; keep the axis."""
         total = self.xp.sum(x, axis=-1, keepdims=True)
         return total + initial if initial else total
 
     def sum_of_all(self, x: Array) -> Array:
-        """Return the sum of all numbers, or of their squares, which is finite only if they are."""
+        """Return the sum of all elements or of their squares, finite only if all elements are."""
         return self.xp.sum(x)
 
     def is_finite(self, number: Array) -> bool:
-        """Tell whether a number, which is there to be read, is finite."""
+        """Return whether a concrete number is finite."""
         return self.concrete_bool(self.xp.isfinite(number))
 
     def fill(self, x: Array, mask: Array, value: float) -> Array:
-        """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
+        """Return `x` with a value where a mask is True; NumPy overwrites `x`."""
         return self.xp.where(mask, value, x)
 
-    def clip(self, x: Array, least: float, most: float | None = None) -> Array:
-        """Return `x` within bounds; None is no bound."""
-        return self.xp.maximum(x if most is None else self.xp.minimum(x, most), least)
+    def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
+        """Return `x` clipped to bounds; None is no upper bound."""
+        return self.xp.maximum(x if max_value is None else self.xp.minimum(x, max_value), min_value)
 
     def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """Return an array in another shape, with or without elements."""
+        """Return an array, perhaps without elements, in another shape."""
         return self.xp.reshape(x, shape)
 
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
-        """Return where values stand in an ordered array, in the dtype of the values."""
+        """Return the insertion points of values in a sorted array, in the dtype of the values."""
         return self.astype(self.xp.searchsorted(ordered, values, side=side), values.dtype)
 
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
-        """Return the entries of a table along an axis, which becomes the axes of the indices."""
+        """Return the entries of a table along an axis; the axes of `indices` replace the axis."""
         if indices.ndim == 1:
             return self.xp.take(table, indices, axis=axis)
         taken = self.xp.take(table, self.xp.reshape(indices, (prod(indices.shape),)), axis=axis)
@@ -260,17 +260,17 @@ class Backend:
         return self.xp.reshape(taken, shape)
 
     def contiguous_rows(self, x: Array) -> Array:
-        """Return an array whose entries along the last axis are neighbours in memory."""
+        """Return an array that is contiguous along its last axis, in a library with strides."""
         return x
 
-    # Chunks: an array of a library without them is one chunk.
+    # Chunks: without a chunked library, an array is one chunk.
 
     def chunks(self, x: Array) -> tuple[Shape, ...]:
-        """Return the lengths of the chunks on each axis, NaN where dask does not know them."""
+        """Return the lengths of the chunks along each axis, NaN if dask does not know them."""
         return tuple((n,) for n in x.shape)
 
     def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:  # noqa: ARG002
-        """Return an array with these chunks on some axes; axes of length 1 stay."""
+        """Return an array with new chunks along some axes, unchanged along axes of length 1."""
         return x
 
     def map_chunks(
@@ -283,12 +283,11 @@ class Backend:
         numbered: bool = False,
         shared: Array = None,
     ) -> Array:
-        """Return what a function makes of the chunks in the same place of arrays.
+        """Return the results of a function of corresponding chunks, as one array.
 
-        `chunks` and `dtype` are those of the result, and `name` is that of all tasks. The function
-        gets `block_id`, the numbers of its chunk on all axes, if they are `numbered`, and `shared`,
-        what all tasks have in common. The arrays have as many axes as the result, or lack the first
-        ones. On each axis they have as many chunks as it, or one.
+        The result has these `chunks` and this `dtype`. Arrays broadcast against it: they may lack
+        leading axes, and may have one chunk along an axis. The tasks are called `name`. Each gets
+        `shared` and, if `numbered`, `block_id`, the index of its chunk along each axis.
         """
         numbers = {"block_id": (0,) * len(chunks)} if numbered else {}
         return function(*arrays, **numbers, **drop_none(shared=shared))
@@ -296,48 +295,45 @@ class Backend:
     def arange(
         self, start: int, stop: int, _shape: Shape, _axis: int, _values: int, _dtype: Dtype
     ) -> Array:
-        """Return integers for an axis of an array of a shape, in its chunks if the library has any.
+        """Return integers for an axis of an array of this shape, chunked like the array.
 
-        The array has a number of values of a dtype at each place, such as one for each head.
+        The array has `_values` values of a dtype for each element of the shape, such as one a head.
         """
         return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
 
     # Contexts.
 
     def without_chunk_warnings(self) -> AbstractContextManager[object]:
-        """Return a context without warnings of many chunks, as pairs of positions have."""
+        """Return a context without warnings about many chunks, which pairs of positions have."""
         return nullcontext()
 
     def compute_context(self, x: Array) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Return a context in which products have the dtype of their operands, and nothing warns.
-
-        A library with a current device computes on the device of `x` there.
-        """
+        """Return a context without autocast and floating-point warnings, on the device of `x`."""
         return ignore_fp_errors()
 
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> AbstractContextManager[object]:  # noqa: ARG004
-        """Return a context in which the library computes on a device."""
+        """Return a context in which a device is the current one of the library."""
         return nullcontext()
 
     @property
-    def table_key(self) -> Any:
-        """What tables are kept for: library, device and stream; None if none may be kept."""
-        return (self.xp, str(self.device)) if self.keeps_tables else None
+    def cache_key(self) -> Any:
+        """Key of cached arrays: library, device and stream; None if arrays must not be cached."""
+        return (self.xp, str(self.device)) if self.can_cache_arrays else None
 
-    # Training and compiling.
+    # Training and compilation.
 
-    def is_trained(self, array: Array) -> bool:  # noqa: ARG002
-        """Tell whether an array is a parameter, or gets a gradient."""
+    def is_trainable(self, array: Array) -> bool:  # noqa: ARG002
+        """Return whether an array is a parameter or requires a gradient."""
         return False
 
     def loops(self) -> Loops | None:
-        """Return the loops of the library if what is called now is compiled."""
+        """Return the loops of the library while it compiles, else None."""
         return None
 
 
 class NamespaceProxy:
-    """A namespace that has the names of a library, but for those that it defines itself."""
+    """A namespace that forwards to a library all names that it does not define itself."""
 
     def __init__(self, library: Namespace) -> None:
         self._library = library

@@ -1,17 +1,17 @@
-"""Blocks of arrays."""
+"""Lengths and slices of blocks of arrays."""
 
 from collections.abc import Iterable, Sequence
 
 
-def block_lengths(shape: Sequence[int], order: Iterable[int], most: int) -> dict[int, int]:
-    """Return how long a block of `most` numbers is on each axis, whole on the last of `order`."""
+def block_lengths(shape: Sequence[int], order: Iterable[int], max_size: int) -> dict[int, int]:
+    """Return the lengths of blocks of `max_size` elements, longest on the last axis of `order`."""
     lengths = {}
     for axis in reversed(list(order)):
-        lengths[axis] = max(1, min(shape[axis], most))
-        most //= lengths[axis]
+        lengths[axis] = max(1, min(shape[axis], max_size))
+        max_size //= lengths[axis]
     return lengths
 
 
 def cuts(size: int, length: int) -> list[slice]:
-    """Return slices of an axis, each of `length` but for the last."""
+    """Return slices of an axis, all of `length` except the last, which may be shorter."""
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]

@@ -1,4 +1,4 @@
-"""What is kept from call to call: results of the host, and arrays that nobody can write to."""
+"""Caches of host results, and read-only arrays."""
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
@@ -12,117 +12,121 @@ from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_c
 
 Result = TypeVar("Result")
 
-# Bytes of results that each `cached_constant` keeps, more only for a single result that is larger.
-_MOST_BYTES = 2**25
+# Bytes of the results of each `cached_constant`; a single larger result is cached, too.
+_MAX_BYTES = 2**25
 
 
 def cached_constant(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Keep the results of a function from numbers and text to numbers and text.
+    """Cache the results of a function from numbers and text to numbers and text.
 
-    PyTorch does not look into it when it compiles: the result is a constant to it.
+    A compiler of PyTorch does not trace the function: its result is a constant of the graph.
     """
     size = 0
 
     @lru_cache(maxsize=256)
-    def kept(*values: object) -> Result:
+    def cached(*values: object) -> Result:
         nonlocal size
         result = function(*values)
-        added = _bytes_of(values) + _bytes_of(result)
+        added = _memory_size(values) + _memory_size(result)
         size += added
-        if size > _MOST_BYTES:
-            kept.cache_clear()
+        if size > _MAX_BYTES:
+            cached.cache_clear()
             size = added
         return result
 
     def constant(*values: object) -> Result:
-        return kept(*values)
+        return cached(*values)
 
-    # What torch.compiler.assume_constant_result sets, without importing PyTorch for it.
+    # As torch.compiler.assume_constant_result does, without importing PyTorch.
     constant._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
 
     @wraps(function)
     def call(*values: object) -> Result:
-        return constant(*map(_fixed, values))
+        return constant(*map(_specialized, values))
 
     return call
 
 
-def _bytes_of(value: object) -> int:
-    """Return the memory of a number, a text, or of lists and tuples of them."""
+def _memory_size(value: object) -> int:
+    """Return the bytes of a number, a text, or nested lists and tuples of numbers and texts."""
     parts = value if isinstance(value, list | tuple) else ()
-    return getsizeof(value) + sum(map(_bytes_of, parts))
+    return getsizeof(value) + sum(map(_memory_size, parts))
 
 
-def _fixed(value: object) -> object:
-    """Return a number as one that PyTorch compiles for, where it would compile for any."""
+def _specialized(value: object) -> object:
+    """Return a number for which PyTorch specializes a graph that would serve any number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
     if isinstance(value, tuple):
-        return tuple(map(_fixed, value))
+        return tuple(map(_specialized, value))
     return fsum((value,)) if isinstance(value, float) else value
 
 
-def remember(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 64) -> None:
-    """Keep a value for later calls, and drop the first ones if there are too many.
+def remember(
+    cache: dict[Any, Any] | None, key: Hashable, value: object, max_size: int = 64
+) -> None:
+    """Add a value to a cache, and drop the oldest values beyond `max_size`.
 
-    Nothing is kept for the key None, or where `kept` is None.
+    Do nothing if `key` or `cache` is None.
     """
-    if kept is None or key is None:
+    if cache is None or key is None:
         return
-    kept[key] = value
-    if len(kept) > most:
-        # A dict becomes a list in one step, whatever other threads keep in it.
-        for old in list(kept)[:-most]:
-            kept.pop(old, None)
+    cache[key] = value
+    if len(cache) > max_size:
+        # `list(cache)` is atomic, so that other threads may add values meanwhile.
+        for old in list(cache)[:-max_size]:
+            cache.pop(old, None)
 
 
 def get_or_compute(
-    kept: dict[Any, Any] | None, key: Hashable, make: Callable[[], Result]
+    cache: dict[Any, Any] | None, key: Hashable, compute: Callable[[], Result]
 ) -> Result:
-    """Return what is kept for a key, or what `make` returns, which is then kept."""
-    found: Result | None = None if kept is None else kept.get(key)
-    if found is None:
-        found = make()
-        remember(kept, key, found)
-    return found
+    """Return the cached value of a key; compute and cache it if there is none."""
+    result: Result | None = None if cache is None else cache.get(key)
+    if result is None:
+        result = compute()
+        remember(cache, key, result)
+    return result
 
 
-# The last 64 arrays of `constant_array`, by what made them, their dtype, and where they are.
+# The last 64 arrays of `constant_array`, by function, values, dtype and `Backend.cache_key`.
 _constants: dict[Any, Array] = {}
 
 
-def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, backend: Backend) -> Array:
-    """Return what a `cached_constant` makes of values as an array, for computing with it alone.
+def constant_array(
+    function: Callable[..., Any], *values: Any, dtype: Dtype, backend: Backend
+) -> Array:
+    """Return the result of a `cached_constant` as an array, which the caller must not return.
 
-    Where arrays may be kept it is, so that later calls copy nothing to a device.
+    The array is cached if the library allows it, so that later calls copy nothing to a device.
     """
-    device_key = backend.table_key
-    key = None if device_key is None else (make, values, dtype, *device_key)
+    device_key = backend.cache_key
+    key = None if device_key is None else (function, values, dtype, *device_key)
 
-    def find() -> Array:
-        return backend.xp.asarray(make(*values), dtype=dtype, device=backend.device)
+    def compute() -> Array:
+        return backend.xp.asarray(function(*values), dtype=dtype, device=backend.device)
 
-    return get_or_compute(_constants, key, find)
+    return get_or_compute(_constants, key, compute)
 
 
 _PLAIN = {np.ndarray, type(None)}
 
 
 def signature_of(*arrays: Any) -> tuple[Any, ...] | None:
-    """Return shapes and dtypes of arrays of NumPy, or None, as the key of a plan.
+    """Return the shapes and dtypes of optional NumPy arrays, as the key of a plan.
 
-    The key is None if an array is of another library, or PyTorch compiles.
+    The key is None if an array belongs to another library, or PyTorch compiles.
     """
     if is_compiling() or not _PLAIN.issuperset(map(type, arrays)):
         return None
     return tuple([None if array is None else (array.shape, array.dtype) for array in arrays])
 
 
-def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:
-    """Return all that checks and kernels see of the arrays of a call, None if it may not be kept.
+def call_key(x: Any, out: Any, *inputs: Any) -> tuple[Any, ...] | None:
+    """Return the key of a plan: all that determines the checks and the kernel of a call.
 
-    They are arrays of NumPy, or of CuPy on some device. Of the others, which are only read, or
-    None, strides do not count.
+    The key is None unless all arrays are NumPy arrays, or CuPy arrays on one device. `inputs`
+    may be None; their strides are not part of the key.
     """
     kind = type(x)
     key: tuple[Any, ...]
@@ -132,12 +136,12 @@ def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:
         device, key = x.data.device_id, (kind, x.dtype, x.shape, x.strides, x.data.device_id)
     else:
         return None
-    for other in others if out is None else (*others, out):
-        if other is None:
+    for array in inputs if out is None else (*inputs, out):
+        if array is None:
             continue
-        if type(other) is not kind or (device is not None and other.data.device_id != device):
+        if type(array) is not kind or (device is not None and array.data.device_id != device):
             return None
-        key = *key, other.dtype, other.shape
+        key = *key, array.dtype, array.shape
     if out is not None:
         flags = out.flags
         writable = device is not None or (flags.aligned, flags.writeable)
@@ -146,13 +150,13 @@ def call_key(x: Any, out: Any, *others: Any) -> tuple[Any, ...] | None:
 
 
 class _ReadOnly:
-    """What holds the memory of an array, so that no view of it can be made writable."""
+    """Owner of the memory of an array, so that no view of it can be made writable."""
 
     __array_struct__: object
 
 
 def read_only(array: HostArray) -> HostArray:
-    """Return a view of a host array that cannot be written to, nor be made writable."""
+    """Return a read-only view of a host array, which cannot be made writable."""
     view, holder = array.view(), _ReadOnly()
     view.flags.writeable = False
     holder.__array_struct__ = view.__array_struct__
@@ -160,8 +164,8 @@ def read_only(array: HostArray) -> HostArray:
 
 
 def frozen_copy(array: HostArray) -> HostArray:
-    """Return a copy that cannot be made writable; what `read_only` returned needs none."""
-    # NumPy keeps the holder, alone or with the structure.
+    """Return a copy that cannot be made writable, or the array itself if `read_only` made it."""
+    # The base is the holder, alone or in a tuple with the structure.
     base: object = array.base
     if isinstance(base[0] if isinstance(base, tuple) else base, _ReadOnly):
         return array

@@ -1,16 +1,16 @@
-"""Kernels of CUDA, for CuPy: each text is a file in the folder of the module that launches it."""
+"""Sources of CUDA kernels for CuPy; each is a file next to the module that launches it."""
 
-# A product is not fused with the sum that follows: NumPy rounds each.
+# Without fused multiply-add: NumPy rounds products and sums separately.
 OPTIONS = ("--fmad=false",)
 
-# What CUDA calls a dtype, where it is not the name in CuPy's headers.
+# CUDA's names of dtypes, if they differ from the names in CuPy's headers.
 _TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
 
 
 def cuda_text(*files: str, **constants: object) -> str:
     """Return the text of files such as `angles/cos_sin.cu`, after a `#define` for each constant.
 
-    Names of dtypes become those of CUDA's types.
+    Names of dtypes become names of CUDA types.
     """
     from importlib import resources  # noqa: PLC0415 - takes long to import
 

@@ -1,4 +1,4 @@
-"""The door: from the arrays or the options of a call to the `Backend` that it computes in."""
+"""Find the backend of some arrays, or of the options `xp` and `device`."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespa
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# By the first part of the names of their modules.
+# By the top-level package of the type of an array.
 _LIBRARIES: dict[str, type[Backend]] = {
     "numpy": numpy.NumPy,
     "array_api_strict": numpy.Strict,
@@ -34,21 +34,20 @@ _LIBRARIES: dict[str, type[Backend]] = {
 
 _PLAIN = {np.ndarray}
 
-# Libraries and types that look as if they kept the standard: why they do not, and what makes a
-# plain array.
+# Unsupported libraries and types of arrays: the reason, and an expression for a plain array.
 _UNFIT = {
     "blosc2": ("its parts, sums and products are arrays of other types", "{}[...]"),
     "sparse": ("encodings have few zeros, if any", "{}.todense()"),
-    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
+    # Subclasses of NumPy arrays: `concat` drops the mask, and `*` is a matrix product.
     "MaskedArray": ("its mask would be ignored", "{}.filled(...) and a mask of its own"),
     "matrix": ("its product is another one", "numpy.asarray({})"),
 }
 
 
 def get_backend(**arrays: Array) -> Backend:
-    """Return the space of a call with these arrays, named for the messages.
+    """Return the backend of arrays, which are named for error messages.
 
-    The first one decides the device and the dtype to compute in.
+    The first array determines the device and the dtype to compute in.
     """
     first = next(iter(arrays.values()))
     if _PLAIN.issuperset(map(type, arrays.values())):
@@ -67,10 +66,7 @@ def get_backend(**arrays: Array) -> Backend:
 
 
 def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Backend:
-    """Return the space of a call without arrays; the library is NumPy if `xp` is None.
-
-    It computes in the default dtype of the library.
-    """
+    """Return the backend of a library, NumPy if `xp` is None, with its default real dtype."""
     if xp is None or xp is np:
         if device is None:
             return _numpy_backend(np.dtype(np.float64))
@@ -119,11 +115,11 @@ def _backend(library: type[Backend], xp: Namespace, device: Device, dtype: Dtype
 def _check_array(name: str, array: Array) -> None:
     library = _library_name(array)
     names = (library, *(base.__name__ for base in type(array).__mro__))
-    unfit = next((one for one in names if one in _UNFIT), None)
+    unfit = next((n for n in names if n in _UNFIT), None)
     if unfit is not None:
-        reason, line = _UNFIT[unfit]
+        reason, expression = _UNFIT[unfit]
         actual = f"{type_name(array)}: {reason}"
-        raise wrong_type(name, "be a plain array", actual, f" Pass {line.format(name)}.")
+        raise wrong_type(name, "be a plain array", actual, f" Pass {expression.format(name)}.")
     if not is_array_api_obj(array):
         requirement = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
         raise wrong_type(name, requirement, type_name(array), errors.remedy_for(name, array))
@@ -142,39 +138,39 @@ def _namespace(*arrays: Array) -> Namespace:
 @cached_constant
 @finished_before_forks
 def _import_wrapper(library: str) -> None:
-    """Import the namespace that makes a library keep the standard, if there is one."""
+    """Import the wrapper of a library in array_api_compat, if there is one."""
     with suppress(ModuleNotFoundError):
         import_module(f"array_api_compat.{'dask.array' if library == 'dask' else library}")
 
 
 @lru_cache
 def standard_namespace(xp: Namespace) -> Namespace:
-    """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+    """Return `xp`, or a wrapper of it that conforms to the standard."""
     return _library_of_namespace(xp).namespace(xp)
 
 
 @lru_cache(maxsize=256)
 def _library_of_type(array_type: type[object]) -> type[Backend]:
-    """Return the library of a type of arrays, also of a subclass."""
+    """Return the backend class of a type of arrays, or of a base class."""
     names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
     return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Backend)
 
 
 def _library_of_namespace(xp: Namespace) -> type[Backend]:
-    """Return the library of a namespace, or of its wrapper in array_api_compat."""
+    """Return the backend class of a namespace, or of its wrapper in array_api_compat."""
     name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
     return _LIBRARIES.get(name.partition(".")[0], Backend)
 
 
-def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let a function with the options `xp` and `device` compute on that device."""
+def compute_on_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make a function with the options `xp` and `device` compute on that device."""
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        on, xp = options.get("device"), options.get("xp")
-        if on is None:
+        device, xp = options.get("device"), options.get("xp")
+        if device is None:
             return function(*args, **options)
-        with _library_of_namespace(xp).current_device(on, xp):
+        with _library_of_namespace(xp).current_device(device, xp):
             return function(*args, **options)
 
     return call

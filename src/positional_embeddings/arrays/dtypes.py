@@ -1,12 +1,12 @@
-"""Dtypes of any library."""
+"""Names and kinds of the dtypes of all libraries."""
 
 from functools import lru_cache
 
 from positional_embeddings.arrays.errors import format_value, wrong_type
 from positional_embeddings.arrays.namespace import Dtype, Namespace
 
-# Floats are all integers up to here, and only some of them beyond.
-ALL_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+# Each dtype represents all integers up to this one.
+MAX_EXACT_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 HALF = "bfloat16", "float16"
 
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
@@ -14,14 +14,14 @@ _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 @lru_cache(maxsize=256, typed=True)
 def dtype_name(dtype: Dtype) -> str:
-    """Return the bare name of a dtype of any library, such as "float32"."""
+    """Return the name of a dtype without its library, such as "float32"."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(name).rpartition(".")[2]
 
 
 @lru_cache(maxsize=256, typed=True)
 def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
-    """Tell whether `dtype` is of a kind of the standard; ml_dtypes' are of none in NumPy."""
+    """Return whether a dtype has a kind of the standard; NumPy gives ml_dtypes no kind."""
     try:
         return bool(xp.isdtype(dtype, kind))
     except (AttributeError, TypeError):
@@ -30,8 +30,7 @@ def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
 
 @lru_cache(maxsize=256, typed=True)
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
-    """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
-    # NumPy does not know the kind of ml_dtypes' types.
+    """Return whether a dtype is real floating-point; bfloat16 of ml_dtypes is."""
     is_bfloat16 = not isinstance(dtype, str) and dtype_name(dtype) == "bfloat16"
     return is_bfloat16 or is_dtype(dtype, "real floating", xp)
 
@@ -39,33 +38,30 @@ def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
 def check_real_dtype(
     dtype: Dtype, requirement: str, xp: Namespace, other_kind: str = "real floating"
 ) -> None:
-    """Check that an option is a dtype of real numbers, or of another kind."""
+    """Check that an option is a real floating-point dtype, or a dtype of another kind."""
     try:
-        fits = is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
-    except (TypeError, ValueError):  # what has no hash is no dtype
-        fits = False
-    if not fits:
+        is_valid = is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
+    except (TypeError, ValueError):  # without a hash, the option is no dtype
+        is_valid = False
+    if not is_valid:
         raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype))
 
 
 @lru_cache(maxsize=256, typed=True)
 def largest_integer(dtype: Dtype, xp: Namespace) -> int:
-    """Return the largest number of an integer dtype."""
+    """Return the largest value of an integer dtype."""
     return int(xp.iinfo(dtype).max)
 
 
 @lru_cache(maxsize=256, typed=True)
 def is_complex(dtype: Dtype) -> bool:
-    """Tell whether `dtype` holds complex floating-point numbers."""
+    """Return whether a dtype is complex floating-point."""
     return dtype_name(dtype) in ("complex64", "complex128")
 
 
 @lru_cache(maxsize=256, typed=True)
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
-    """Return the real dtype to compute in: float32 for half precision and complex64.
-
-    It is in the byte order of the machine.
-    """
+    """Return the real dtype to compute in, in native byte order: float32 for half and complex64."""
     name = dtype_name(dtype)
     if name in ("float64", "complex128"):
         return xp.float64

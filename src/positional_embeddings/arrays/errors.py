@@ -1,4 +1,4 @@
-"""Error messages: the argument, what it must be, what came, and what to pass in its place."""
+"""Error messages: the argument, the requirement, the actual value, and a remedy."""
 
 import sys
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from warnings import warn
 # Characters of a value in a message.
 _MAX_CHARACTERS = 500
 
-# Packages that a warning does not point into.
-_NOT_THE_USER = "positional_embeddings", "sklearn"
+# A warning points to the first caller outside of these packages.
+_LIBRARY_PACKAGES = "positional_embeddings", "sklearn"
 
 
 def wrong_value(name: str, requirement: str, actual: object, hint: str = "") -> ValueError:
-    """Return the error about a value or a shape; `actual` is a value, or text about one."""
+    """Return the error about a value or a shape; `actual` is a value, or a description of it."""
     return ValueError(_message(name, requirement, actual, hint))
 
 
 def wrong_type(name: str, requirement: str, actual: object, hint: str = "") -> TypeError:
-    """Return the error about the kind of an argument; `actual` is a value, or text about one."""
+    """Return the error about the type of an argument; `actual` is a value, or a description."""
     return TypeError(_message(name, requirement, actual, hint))
 
 
@@ -36,7 +36,7 @@ def plural(count: object, noun: str) -> str:
 
 
 def type_name(value: object) -> str:
-    """Return the type of a value as a user knows it, such as numpy.ndarray."""
+    """Return the public name of the type of a value, such as numpy.ndarray."""
     if value is None:
         return "None"
     kind = type(value)
@@ -45,7 +45,7 @@ def type_name(value: object) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return a value as a message prints it: an array by kind and shape, and nothing long."""
+    """Return a value as text for a message: an array as type and shape, and long text cut off."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape and not callable(value):  # a mask may have a shape
         return f"{type_name(value)} of shape {tuple(shape)}"
@@ -57,41 +57,42 @@ def format_value(value: object) -> str:
 
 
 def warn_caller(message: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn of a line of the user, below which all is of this library or of scikit-learn."""
-    frame, level = sys._getframe(1), 2  # noqa: SLF001 - before Python 3.12 there is no other way
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USER:
+    """Warn at the line of the caller that is neither in this library nor in scikit-learn."""
+    # `skip_file_prefixes` needs Python 3.12.
+    frame, level = sys._getframe(1), 2  # noqa: SLF001
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _LIBRARY_PACKAGES:
         frame, level = frame.f_back, level + 1
     warn(message, kind, stacklevel=level)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the question whether the nearest of some names is meant, "" if none is near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - it is not needed without an error
+    """Return a question with the closest of some names, "" if none is close."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors only
 
-    in_lower_case = {known.lower(): known for known in names}
-    near = get_close_matches(name.lower(), in_lower_case, 1)
-    return f" Did you mean {in_lower_case[near[0]]}?" if near else ""
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
+    matches = get_close_matches(name.lower(), by_lower_case, 1)
+    return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
 
 
 def remedy_for(name: str, value: Any) -> str:
-    """Return the sentence that tells how a value becomes an array, "" if that is not known.
+    """Return a sentence with an expression that makes an array of a value, "" if there is none.
 
-    Libraries are known by attributes, so that none of them is imported.
+    Attributes identify libraries, so that none is imported.
     """
     is_xarray = hasattr(value, "dims") and hasattr(value, "data")
     if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
-    lines = (
+    expressions = (
         (is_count, f"np.arange({value})" if is_count else ""),
         (is_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy
-        # A `Mask` is refused where a boolean one is wanted, or as something else.
+        # A `Mask` in place of a boolean array.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
-        # What a cache returns for a step.
+        # The result of `KVCache.step`.
         (
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
@@ -99,20 +100,20 @@ def remedy_for(name: str, value: Any) -> str:
         (isinstance(value, list | tuple), f"numpy.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )
-    return next((f" Pass {line}." for is_one, line in lines if is_one), "")
+    return next((f" Pass {expression}." for fits, expression in expressions if fits), "")
 
 
 def remedy_for_times(name: str, value: object) -> str:
-    """Return the sentence that tells how dates or spans of time become numbers, "" for others."""
+    """Return a sentence with an expression that makes numbers of dates or durations, else ""."""
     return f" Pass days_since({name})." if _holds_times(value) else ""
 
 
 def _holds_times(value: Any) -> bool:
-    """Tell whether a value is a date or a span of time, or the first one of several."""
+    """Return whether a value, or the first value of a sequence, is a date or a duration."""
     dtype = getattr(value, "dtype", None)
-    is_several = isinstance(value, list | tuple) or str(dtype) in ("object", "Object")
-    if is_several and getattr(value, "shape", None) != ():
+    is_sequence = isinstance(value, list | tuple) or str(dtype) in ("object", "Object")
+    if is_sequence and getattr(value, "shape", None) != ():
         return _holds_times(next(iter(getattr(value, "flat", value)), None))
-    is_named = str(dtype).startswith(("Date", "Duration"))  # of polars
+    is_polars = str(dtype).startswith(("Date", "Duration"))
     is_time = getattr(dtype, "kind", None) in ("m", "M") or isinstance(value, date | timedelta)
-    return is_named or is_time or hasattr(value, "dayofyr")  # of cftime
+    return is_polars or is_time or hasattr(value, "dayofyr")  # cftime

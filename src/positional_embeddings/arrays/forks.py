@@ -1,10 +1,10 @@
-"""First uses of optional libraries, which the process does not fork in the middle of.
+"""Imports and compilations that the process must not fork during.
 
-A forked child has none of its parent's other threads. What one of them was importing or
-compiling is locked in the child for ever, and a call that needs it would never return.
+A forked child has one thread. If another thread of the parent was importing or compiling, its
+lock is never released in the child, and a call that needs the lock hangs.
 """
 
-import concurrent.futures.thread  # noqa: F401 - logging, and a handler of its own
+import concurrent.futures.thread  # noqa: F401 - registers handlers, as logging does
 import os
 from collections.abc import Callable
 from functools import wraps
@@ -17,14 +17,14 @@ Result = TypeVar("Result")
 # Windows does not fork.
 register_at_fork = getattr(os, "register_at_fork", lambda **_: None)
 
-# Handlers run in the reverse order of their registration. This one has to run before those that
-# lock what a first use may need, such as logging.
+# Handlers run in reverse order of registration. This one has to run before handlers that take
+# locks an import may need, such as the lock of logging.
 _busy = RLock()
 register_at_fork(before=_busy.acquire, after_in_parent=_busy.release, after_in_child=_busy.release)
 
 
 def finished_before_forks(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let the process fork before or after a call of a function, not during one."""
+    """Make the process fork before or after a call of a function, never during one."""
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:

@@ -1,11 +1,11 @@
-"""Types of arrays and their libraries, NumPy as the default one, and small helpers."""
+"""Types for annotations, NumPy as the default namespace, and small helpers."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import numpy  # noqa: ICN001 - `np` is a namespace, whose arrays have no type
+import numpy  # noqa: ICN001 - `np` is typed as a `Namespace`
 
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
@@ -13,17 +13,16 @@ from positional_embeddings.arrays.forks import finished_before_forks
 Namespace: TypeAlias = Any
 Dtype: TypeAlias = Any
 Device: TypeAlias = Any
-# An array of any library, whose methods are those of its namespace; public signatures say
-# `AnyArray`, which checkers know.
+# An array of any library; public signatures have `AnyArray`, which type checkers can check.
 Array: TypeAlias = Any
-# The length of an axis; where a lazy library does not know it, NaN in dask and None in others.
+# The length of an axis; an unknown length is NaN in dask, and None in other lazy libraries.
 Length: TypeAlias = Any
 Shape: TypeAlias = tuple[Length, ...]
 HostArray: TypeAlias = numpy.ndarray[Any, numpy.dtype[Any]]
 
 
 class AnyArray(Protocol):
-    """What this library asks of an array's type; the rest is its namespace's."""
+    """Attributes of arrays that this library uses; all other operations are in the namespace."""
 
     @property
     def shape(self) -> Any: ...
@@ -36,38 +35,35 @@ class AnyArray(Protocol):
 
 ArrayT = TypeVar("ArrayT", bound=AnyArray)
 
-# Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
+# NumPy itself conforms to the standard; its wrapper in array_api_compat takes 0.1 s to import.
 np: Namespace = numpy
 
 
 def is_compiling() -> bool:
-    """Tell whether PyTorch compiles what is called."""
+    """Return whether PyTorch is compiling the calling code."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
 def ignore_fp_errors() -> AbstractContextManager[object]:
-    """Return a context in which NumPy neither warns nor raises of floating-point numbers.
-
-    What is not finite, or too small for its dtype, is in a result.
-    """
+    """Return a context in which NumPy neither warns nor raises for floating-point errors."""
     return nullcontext() if is_compiling() else numpy.errstate(all="ignore")
 
 
 def drop_none(**arrays: Array) -> dict[str, Array]:
-    """Return the optional arrays that are there, by name."""
+    """Return the optional arrays that are not None, by name."""
     return {name: array for name, array in arrays.items() if array is not None}
 
 
 def is_real_number(value: object) -> bool:
-    """Tell whether a value is a real number; NumPy takes its spans of time for integers."""
+    """Return whether a value is a real number; for NumPy, `timedelta64` is an integer."""
     return isinstance(value, Real) and not isinstance(value, bool | numpy.timedelta64)
 
 
 def select(condition: Array, first: Array, second: Array, xp: Namespace) -> Array:
-    """Return `first` where a condition holds, else `second`, in the dtype of `first`.
+    """Return `first` where a condition is True, else `second`, in the dtype of `first`.
 
-    CuPy's `where` has no bfloat16, and gives float32.
+    CuPy's `where` returns float32 for bfloat16.
     """
     return xp.astype(xp.where(condition, first, second), first.dtype, copy=False)
 

@@ -1,7 +1,7 @@
-"""A pool of threads that share pieces of work, and the limit on the threads of NumPy's BLAS.
+"""A thread pool that shares tasks, and a limit on the threads of NumPy's BLAS.
 
-An interrupt (`KeyboardInterrupt`) may come between any two instructions of the calling thread. So
-threads share lists and queues, which change in single operations, and a call is ended twice.
+A `KeyboardInterrupt` may occur between any two instructions of the calling thread. So threads
+share lists and queues, whose operations are atomic, and `share` ends a job twice.
 """
 
 import os
@@ -17,72 +17,72 @@ from typing import Any, ClassVar, TypeVar
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
 from positional_embeddings.arrays.namespace import Array, np
 
-Piece = TypeVar("Piece")
+Task = TypeVar("Task")
 
 
 @cache
 def _pool() -> "SimpleQueue[Callable[[], object]]":
-    """Start a thread for each core, and return the queue of what they are to call."""
+    """Start a thread for each core, and return the queue of the calls for all threads."""
     calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def serve() -> None:
         while True:
             calls.get()()
 
-    with suppress(RuntimeError):  # the interpreter shuts down, and starts none
+    with suppress(RuntimeError):  # the interpreter is shutting down
         for _ in range(os.cpu_count() or 1):
             Thread(target=serve, name="positional_embeddings", daemon=True).start()
     return calls
 
 
 def share(
-    work: Callable[[Piece], None],
-    pieces: Iterable[Piece],
+    work: Callable[[Task], None],
+    tasks: Iterable[Task],
     threads: int,
     libraries: Sequence[Any] = (),
 ) -> None:
-    """Do pieces of work on this thread and others, with one thread of BLAS libraries in each.
+    """Do tasks on several threads, this one included, with one BLAS thread in each.
 
-    What one of them raises is raised here, once no other one is at work. This thread never waits
+    An error of a task is raised here, after all threads have stopped. This thread never waits
     for another one to begin: the pool may be busy.
     """
     if threads < 2:
-        for piece in pieces:
-            work(piece)
+        for task in tasks:
+            work(task)
         return
-    job = _Job(work, deque(pieces), libraries)
+    job = _Job(work, deque(tasks), libraries)
     try:
         try:
             job.begin(threads)
         finally:
             job.end()
     finally:
-        job.end()  # what an interrupt of the first one has left
+        job.end()  # again, since an interrupt may have stopped the first call
     if job.errors:
         raise job.errors[0]
 
 
 class _Job:
-    """Pieces of work that threads share.
+    """Tasks that threads share.
 
-    The limit on BLAS holds for the whole process. A job that is not the first one to ask for it
-    has no other threads, and no limit.
+    The limit on BLAS holds for the whole process. While a job has set it, other jobs that need it
+    run on their calling threads alone.
     """
 
     with_limit: ClassVar[list["_Job"]] = []
     # BLAS libraries, each with its number of threads before the limit.
     limited: ClassVar[tuple[tuple[Any, int], ...]] = ()
 
-    def __init__(self, work: Callable[[Any], None], left: deque[Any], libraries: Any) -> None:
-        self.work, self.left, self.libraries = work, left, libraries
-        # An entry for each helper that has begun, and that has ended, and a call to look again.
+    def __init__(self, work: Callable[[Any], None], tasks: deque[Any], libraries: Any) -> None:
+        self.work, self.tasks, self.libraries = work, tasks, libraries
+        # An entry for each helper that has begun, one for each that has ended, and a notification.
         self.begun: list[None] = []
         self.ended: list[None] = []
         self.changes: SimpleQueue[None] = SimpleQueue()
         self.errors: list[BaseException] = []
 
     def begin(self, threads: int) -> None:
-        """Do pieces on this thread, and let helpers do others."""
+        """Start helpers, and do tasks on this thread."""
         if self.libraries:
             _Job.with_limit.append(self)
             if _Job.with_limit[0] is not self:
@@ -91,49 +91,49 @@ class _Job:
                 _Job.limited = tuple((blas, blas.num_threads) for blas in self.libraries)
                 self.limit_blas()
         for _ in range(threads - 1):
-            # numpy.errstate is part of the context, which threads do not inherit.
+            # The context holds numpy.errstate; threads do not inherit it.
             _pool().put(partial(copy_context().run, self.help))
         self.take()
 
     def take(self) -> None:
-        """Do pieces until none is left."""
+        """Do tasks until none remains."""
         while True:
             try:
-                piece = self.left.popleft()
+                task = self.tasks.popleft()
             except IndexError:
                 return
-            self.work(piece)
+            self.work(task)
 
     def help(self) -> None:
-        """Do pieces on another thread, if there are any when it begins."""
+        """Do tasks on another thread, if any remains."""
         self.begun.append(None)
         try:
-            if self.left:
+            if self.tasks:
                 self.limit_blas()
                 self.take()
-        except BaseException as error:  # noqa: BLE001 - it is raised by the calling thread
+        except BaseException as error:  # noqa: BLE001 - the calling thread raises it
             self.errors.append(error)
-            self.left.clear()
+            self.tasks.clear()
         finally:
             self.ended.append(None)
             self.changes.put(None)
 
     def end(self) -> None:
-        """Wait for the helpers that have begun, and lift the limit."""
-        self.left.clear()
+        """Drop the remaining tasks, wait for the helpers that have begun, and lift the limit."""
+        self.tasks.clear()
         while len(self.ended) < len(self.begun):
             try:
                 self.changes.get()
-            except BaseException as error:  # noqa: BLE001 - it is raised once they have ended
+            except BaseException as error:  # noqa: BLE001 - `share` raises it
                 self.errors.append(error)
         if _Job.with_limit[:1] == [self]:
             _lift_limit()
-        # Not where `self in` it, which may miss one that moves up as another thread ends a job.
+        # No test of `self in` the list: it may miss an entry while another thread removes one.
         with suppress(ValueError):
             _Job.with_limit.remove(self)
 
     def limit_blas(self) -> None:
-        # Some BLAS libraries have one limit for the process, others one for each thread.
+        # Some BLAS libraries have a limit for the process, others a limit for each thread.
         for library in self.libraries:
             library.set_num_threads(1)
 
@@ -150,15 +150,15 @@ def _forget_threads() -> None:
     _Job.with_limit.clear()
 
 
-# A forked child has none of its parent's threads, one of which may have limited BLAS.
+# A forked child has no threads of its parent, which may have limited BLAS.
 register_at_fork(after_in_child=_forget_threads)
 
 
 def threads_for(x: Array) -> tuple[int, tuple[Any, ...]]:
-    """Return how many threads BLAS has, for arrays like `x`, and its libraries.
+    """Return the number of threads of BLAS for arrays like `x`, and the BLAS libraries.
 
-    Small matrix products gain little from the threads of BLAS, and the elementwise work between
-    them nothing. Without threadpoolctl, which is optional, there is one thread.
+    Small matrix products gain little from threads of BLAS, and element-wise work gains nothing.
+    Without threadpoolctl, which is optional, the number is 1.
     """
     blas = _blas() if type(x) is np.ndarray else None
     libraries = () if blas is None else tuple(blas.lib_controllers)
@@ -168,7 +168,7 @@ def threads_for(x: Array) -> tuple[int, tuple[Any, ...]]:
 @cache
 @finished_before_forks
 def _blas() -> Any:
-    """Return the BLAS libraries; NumPy's is there once NumPy is imported."""
+    """Return the loaded BLAS libraries, among them NumPy's."""
     try:
         from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - optional
     except ImportError:

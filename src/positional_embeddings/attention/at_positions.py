@@ -219,7 +219,7 @@ def positions_of(
         raise wrong_type("positions", "be given with `key_positions`", "None")
     feature, seq = where
     if key_positions is None:
-        if checks.known_to_differ(k.shape[seq], q.shape[seq]):
+        if checks.lengths_differ(k.shape[seq], q.shape[seq]):
             queries_text = f"of {plural(q.shape[seq], 'query')}"
             requirement = f"be given for {plural(k.shape[seq], 'key')} {queries_text}"
             raise wrong_type("key_positions", requirement, "None")

@@ -163,7 +163,7 @@ class KVCache(_Value):
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
         oldest = lengths - ring
-        feature, seq = axes.four_axes(self)
+        feature, seq = axes.axes_in_4d(self)
         checks.set_fields(
             self,
             lengths=frozen_integers(lengths),
@@ -701,7 +701,7 @@ class KVStep(MadeByCache, _Value):
         indices = axes.feature_and_seq_axis(feature, seq, q, "q")
         if feature_axis is None and seq_axis is None:
             return indices
-        cache_axes = axes.or_first(cache.feature_axis, cache.seq_axis)
+        cache_axes = axes.default_axes(cache.feature_axis, cache.seq_axis)
         options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
         for (name, axis), index, axis_of_cache in zip(options, indices, cache_axes, strict=True):
             if index != axis_of_cache % q.ndim:
@@ -717,7 +717,7 @@ class KVStep(MadeByCache, _Value):
         if cache._is_batch_first:
             queries, keys = queries.T, keys.T
         for name, array, rows in (("q", q, queries), ("k", k, keys)):
-            if checks.known_to_differ(array.shape[seq], rows.shape[0]):
+            if checks.lengths_differ(array.shape[seq], rows.shape[0]):
                 tokens = plural(rows.shape[0], "token")
                 requirement = f"have {tokens} on axis {seq}, as the step in `positions`"
                 hint = NEW_HINT if name == "q" else " Pass the keys that `store` returns."

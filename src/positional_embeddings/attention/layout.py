@@ -152,7 +152,7 @@ class QKVLayout(NamedTuple):
             *head_counts, batch = self.split
             n = batch if requirement == "sequences" else prod(head_counts)
             requirement += " in heads * batch"
-        if checks.known_to_differ(size, n):
+        if checks.lengths_differ(size, n):
             raise wrong_value(name, f"be for {n} {requirement}, as axis {axis} of `q` has", size)
         return int(axis)
 
@@ -171,7 +171,7 @@ def layout_of(key: LayoutKey, xp: Namespace) -> QKVLayout:
     shape, key_heads = list(q.shape), None
     for axis in batch_axes:
         n, m = q.shape[axis], k.shape[axis]
-        if not checks.known_to_differ(n, m):
+        if not checks.lengths_differ(n, m):
             continue
         if 1 in (n, m):
             shape[axis] = n * m
@@ -218,13 +218,13 @@ def _check_arrays(
         if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
             raise wrong_type(name, required, dtype_name(array.dtype))
-    if checks.known_to_differ(k.shape[feature], q.shape[feature]):
+    if checks.lengths_differ(k.shape[feature], q.shape[feature]):
         required = f"have the features of `q`, {q.shape[feature]} on axis {feature}"
-        hint = axes.hint_of_last(feature, k.shape[-1] == q.shape[-1])
+        hint = axes.hint_for_last_axis(feature, k.shape[-1] == q.shape[-1])
         raise wrong_value("k", required, f"shape {k.shape}", hint)
-    if any(map(checks.known_to_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
+    if any(map(checks.lengths_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
         required = f"have the shape of `k` but for its features on axis {feature}"
-        hint = axes.hint_of_last(feature, v.shape[:-1] == k.shape[:-1])
+        hint = axes.hint_for_last_axis(feature, v.shape[:-1] == k.shape[:-1])
         raise wrong_value("v", required, f"{v.shape} with {k.shape}", hint)
 
 

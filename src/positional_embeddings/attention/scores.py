@@ -231,7 +231,7 @@ def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> Sc
     positions: ImplicitPositions | ExplicitPositions | None = None
     if explicit is not None:
         if call.offset is not None:
-            checks.left_out("where `positions` are given", offset=call.offset)
+            checks.omitted("where `positions` are given", offset=call.offset)
         mask, positions = explicit.with_ring_mask(mask, bias, backend)
     key = LayoutKey(
         arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),

@@ -9,7 +9,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.dispatch import get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import compute_on_device, get_backend
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     AnyArray,
@@ -139,7 +139,7 @@ class Bias(ArrayDataclass):
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
     _is_relative: ClassVar[bool] = True  # whether it is computed of key minus query alone
 
-    @on_given_device
+    @compute_on_device
     def __call__(
         self,
         q_len: int | None = None,
@@ -184,7 +184,7 @@ class Bias(ArrayDataclass):
         arrays = self._arrays()
         if arrays:
             own = {"xp": xp, "dtype": dtype, "device": device}
-            checks.left_out("for a bias with its own arrays", wrong_type, **own)
+            checks.omitted("for a bias with its own arrays", wrong_type, **own)
         places = q_len, k_len, offset, query_positions, key_positions
         backend, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
         default = next(iter(arrays.values())).dtype if arrays else backend.default_float
@@ -222,7 +222,7 @@ class Bias(ArrayDataclass):
     def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, backend: Backend) -> Array:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
         with backend.compute_context(key):
-            bias = self._formula(query, key, backend.computing_in(dtype))
+            bias = self._formula(query, key, backend.with_dtype(dtype))
             return backend.astype(bias, dtype)
 
     def _between(
@@ -244,7 +244,7 @@ class Bias(ArrayDataclass):
             query, key = (span.positions(backend, self._heads()) for span in (queries, keys))
             return self._at(query, key, backend, dtype)
         dtype = self._wide_dtype(backend) if dtype is None else dtype
-        backend = backend.computing_in(dtype)
+        backend = backend.with_dtype(dtype)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
@@ -260,7 +260,7 @@ class Bias(ArrayDataclass):
         """Return the bias between positions, as `_between` does."""
         dtype = self._wide_dtype(backend) if dtype is None else dtype
         compute = self._by_chunks if backend.is_chunked else self._in_dtype
-        return compute(dtype, query, key, backend.computing_in(dtype))
+        return compute(dtype, query, key, backend.with_dtype(dtype))
 
     def _at_pairs(self, query: Array, key: Array, backend: Backend) -> Array:
         """Return the bias between queries and keys of each, (query, key, batch, heads).

@@ -94,13 +94,13 @@ def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> 
     """Check the options of the buckets of T5, and return them in this order."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
-        "num_buckets", num_buckets, even=bidirectional, most=_MOST_BUCKETS
+        "num_buckets", num_buckets, even=bidirectional, max_value=_MOST_BUCKETS
     )
     least = 4 if bidirectional else 2
     if num_buckets < least:
         raise wrong_value("num_buckets", f"be {least} or more", num_buckets)
     exact = num_buckets // least
-    max_distance = checks.positive_integer("max_distance", max_distance, most=_MOST_DISTANCE)
+    max_distance = checks.positive_integer("max_distance", max_distance, max_value=_MOST_DISTANCE)
     if max_distance <= exact:
         requirement = f"be above {exact}, half of the buckets of a direction"
         raise wrong_value("max_distance", requirement, max_distance)

@@ -93,7 +93,7 @@ def cyclic_encoding(
 
 def harmonic_counts(harmonics: int | Sequence[int] | HostArray, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
-    check = partial(checks.positive_integer, most=_MOST_HARMONICS)
+    check = partial(checks.positive_integer, max_value=_MOST_HARMONICS)
     return features.scalar_or_sequence("harmonics", harmonics, check, periods, "period")
 
 

@@ -3,11 +3,11 @@
 from math import inf, nan
 from typing import NamedTuple
 
+from positional_embeddings.angles.pairs import split_pairs
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.encodings.features import angle_sum
-from positional_embeddings.rotary.layouts import split_pairs
 
 # Numbers that are compared at a time.
 _NUMBERS_OF_A_BLOCK = 2**22

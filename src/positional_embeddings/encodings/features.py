@@ -14,6 +14,7 @@ from positional_embeddings.angles.cos_sin import (
 )
 from positional_embeddings.angles.cupy_kernel import cos_sin_of_sum_by_kernel
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
+from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
@@ -28,7 +29,6 @@ from positional_embeddings.arrays.errors import (
     wrong_value,
 )
 from positional_embeddings.arrays.namespace import Array, Dtype, np
-from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
@@ -52,7 +52,7 @@ def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Backend,
 
 def check_first_axis(name: str, x: Array, size: int, requirement: str) -> None:
     """Check that an array has a first axis of `size`, of what is named."""
-    if not x.ndim or checks.known_to_differ(x.shape[0], size):
+    if not x.ndim or checks.lengths_differ(x.shape[0], size):
         raise wrong_value(name, f"have shape ({size}, ...), {requirement} first", tuple(x.shape))
 
 

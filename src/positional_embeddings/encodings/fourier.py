@@ -87,7 +87,7 @@ def fourier_encoding(
     backend, dtype = features.real_coordinates("x", x, dtype)
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
-        checks.left_out(f"with the preset {preset!r}", wavelengths=wavelengths)
+        checks.omitted(f"with the preset {preset!r}", wavelengths=wavelengths)
         wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
     if wavelengths is None:
         raise wrong_type("wavelengths", "be given without a `preset`", "None")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST
 from positional_embeddings.angles.frequencies import from_radians, geometric_frequencies, in_radians
+from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
@@ -28,7 +29,6 @@ from positional_embeddings.encodings.features import (
 from positional_embeddings.encodings.fourier import octave_wavelengths
 from positional_embeddings.encodings.grid_cells import directional_frequencies
 from positional_embeddings.encodings.random_fourier import SpectralKernel, drawn_frequencies
-from positional_embeddings.rotary.layouts import join_pairs, split_pairs
 
 _MOST_WAVES, _HIGHEST_FREQUENCY = 2**19, 2.0**103  # those that are drawn are below
 # Points of a grid in a cycle of the fastest wave; at the nearest one it is at least cos(pi / 10).
@@ -663,7 +663,7 @@ class FourierFeatures(checks.CheckedDataclass):
         shape, xp = encoding.shape[1:], backend.xp
         wide = xp.concat(list(self._pair(encoding, backend)), axis=0)
         wide = backend.astype(xp.reshape(wide, (wide.shape[0], prod(shape))), backend.widest)
-        points = decode_points(wide, grid, count, backend.computing_in(backend.widest))
+        points = decode_points(wide, grid, count, backend.with_dtype(backend.widest))
         return backend.astype(xp.reshape(points, (points.shape[0], *shape)), backend.dtype)
 
 

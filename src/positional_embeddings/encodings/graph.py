@@ -194,7 +194,7 @@ def _weights(adjacency: Array, backend: Backend) -> Array:
     if not dtypes.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
-    if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
+    if len(shape) < 2 or checks.lengths_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     weights = backend.astype(adjacency, backend.widest)
     wrong = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")

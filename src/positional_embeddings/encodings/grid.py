@@ -6,7 +6,7 @@ from math import inf, prod
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.dispatch import backend_for, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
 from positional_embeddings.encodings.features import by_chunks
@@ -16,7 +16,7 @@ from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 _MOST_COORDINATES = 3
 
 
-@on_given_device
+@compute_on_device
 def grid_positions(
     shape: Sequence[int],
     *,
@@ -72,13 +72,13 @@ def position_dtype(dtype: Dtype | None, largest: int, backend: Backend) -> Dtype
     dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
     library_dtype = xp.empty(0, dtype=dtype, device=backend.device).dtype
     is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
-    most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+    most = dtypes.MAX_EXACT_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
     if largest > (xp.iinfo(library_dtype).max if is_integral else most):
         raise wrong_value("dtype", f"hold the coordinates to {largest}", dtype)
     return dtype
 
 
-@on_given_device
+@compute_on_device
 def grid_encoding(
     shape: Sequence[int],
     dim: int,

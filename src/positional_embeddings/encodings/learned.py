@@ -309,7 +309,7 @@ class LearnedPE(weights.ArrayDataclass):
                 wide = xp.concat([wide[:, :prefix], new], axis=1)
             else:
                 flags: Any = {"prefix": prefix or None, "antialias": antialias or None}
-                checks.left_out("unless `max_len` is a grid", grid=grid, **flags)
+                checks.omitted("unless `max_len` is a grid", grid=grid, **flags)
                 max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
                 # New position j is at j * (old - 1) / (new - 1) among the old ones.
                 steps = max(max_len - 1, 1)
@@ -348,7 +348,7 @@ class LearnedPE(weights.ArrayDataclass):
         feature, seq = x_axes.feature, x_axes.seq
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
-            checks.left_out("where `positions` are given", offset=offset or None)
+            checks.omitted("where `positions` are given", offset=offset or None)
             x_axes = x_axes.with_positions(tuple(positions.shape), "positions")
             return backend, slice(None), [feature, *x_axes.positions]
         size = axes.length(x, seq, name)

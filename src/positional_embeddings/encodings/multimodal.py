@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.dispatch import backend_for, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
@@ -23,7 +23,7 @@ _FARTHEST_FRAME, _MOST_TOKENS = 2**48, 2**26
 Part: TypeAlias = int | tuple[int, int, int] | tuple[int, int, int, float]
 
 
-@on_given_device
+@compute_on_device
 def multimodal_positions(
     parts: Sequence[Part],
     /,
@@ -119,7 +119,7 @@ def multimodal_positions(
         if isinstance(numbers, list | tuple):
             part_positions, extent = _positions_of_grid(name, numbers, merge, rate)
         else:
-            extent = checks.positive_integer(name, numbers, most=_MOST_TOKENS)
+            extent = checks.positive_integer(name, numbers, max_value=_MOST_TOKENS)
             part_positions = np.broadcast_to(np.arange(extent), (3, extent))
         positions.append(start + part_positions)
         following = max(following, int(positions[-1].max()) + 1)
@@ -140,7 +140,7 @@ def _positions_of_grid(
         requirement = "be an integer, (frames, height, width) or (frames, height, width, seconds)"
         raise wrong_value(name, requirement, actual)
     frames, height, width = (checks.positive_integer(name, n) for n in numbers[:3])
-    checks.positive_integer(f"prod({name}[:3])", frames * height * width, most=_MOST_TOKENS)
+    checks.positive_integer(f"prod({name}[:3])", frames * height * width, max_value=_MOST_TOKENS)
     if height % merge or width % merge:
         requirement = f"have a height and a width that `spatial_merge_size` = {merge} divides"
         raise wrong_value(name, requirement, actual)

@@ -170,10 +170,10 @@ def _spectrum(
     """Return the spectrum of a kernel, after checking the options."""
     checks.choice("kernel", kernel, get_args(SpectralKernel))
     unused = f"with the kernel {kernel!r}"
-    checks.left_out(unused, nu=None if kernel == "matern" else nu)
-    checks.left_out(unused, period=None if kernel == "periodic" else period)
+    checks.omitted(unused, nu=None if kernel == "matern" else nu)
+    checks.omitted(unused, period=None if kernel == "periodic" else period)
     if checks.boolean("orthogonal", orthogonal) and kernel not in ("gaussian", "matern"):
-        checks.left_out(unused, orthogonal=True)
+        checks.omitted(unused, orthogonal=True)
     if kernel == "periodic" and period is None:
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
+from positional_embeddings.angles.pairs import join_pairs
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.dispatch import get_backend
@@ -16,7 +17,6 @@ from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.encodings.features import Arrangement
-from positional_embeddings.rotary.layouts import join_pairs
 
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
 

@@ -182,7 +182,7 @@ def spherical_encoding(
     checks.real("longitude", longitude, xp)
     if kernel is None:
         without = "without a `kernel`"
-        checks.left_out(without, length_scale=length_scale, nu=nu, tolerance=tolerance)
+        checks.omitted(without, length_scale=length_scale, nu=nu, tolerance=tolerance)
         if degree is None:
             hint = " Pass degree=6, or a `kernel` and its `length_scale`."
             raise wrong_type("degree", "be given without a `kernel`", "None", hint)
@@ -191,7 +191,7 @@ def spherical_encoding(
         if degree is None:
             degree = sphere_kernels.least_degree(spectrum, tolerance)
         else:
-            checks.left_out("with a `degree`", tolerance=tolerance)
+            checks.omitted("with a `degree`", tolerance=tolerance)
     degree = _checked_degree(degree)
     steps = [1.0] * (degree + 1) if kernel is None else sphere_kernels.amplitude_steps(*spectrum)
     checks.choice("unit", unit, get_args(Unit))

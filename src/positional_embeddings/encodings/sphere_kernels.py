@@ -32,7 +32,7 @@ def spectrum_of(
     """Return a kernel after checking the options."""
     checks.choice("kernel", kernel, get_args(SphericalKernel))
     if kernel == "gaussian":
-        checks.left_out("with the kernel 'gaussian'", nu=nu)
+        checks.omitted("with the kernel 'gaussian'", nu=nu)
     smooth = inf if kernel == "gaussian" else smoothness(nu)
     checks.choice("length_unit", length_unit, get_args(LengthUnit))
     if length_scale is None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
@@ -130,7 +130,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     return namespace.select(mask, minus_infinity, 0.0, backend.xp)  # type: ignore[no-any-return]
 
 
-@on_given_device
+@compute_on_device
 def to_attend(
     mask: Array | Mask,
     /,
@@ -370,7 +370,7 @@ def check_options(
             "mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", format_value(mask)
         )
     kind, unused = ("a `Mask`", for_arrays or {}) if is_value else ("an array", for_masks)
-    checks.left_out(f"where `mask` is {kind}", wrong_type, **unused)
+    checks.omitted(f"where `mask` is {kind}", wrong_type, **unused)
     if is_value and for_masks["q_len"] is None:
         raise wrong_type("q_len", "be given for a `Mask`", "None")
 

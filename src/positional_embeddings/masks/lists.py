@@ -235,7 +235,7 @@ class ListMask(Mask):
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         n, largest = queries[1] - queries[0], self._largest
-        if checks.known_to_differ(self._count, n):
+        if checks.lengths_differ(self._count, n):
             is_turned = self.indptr is None and self.indices.shape[1] == n
             hint = " Pass indices.T if it is (m, query)." if is_turned else ""
             requirement = f"have a list for each of {plural(n, 'query')}"

@@ -13,7 +13,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import ArrayDataclass
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.masks import spans
@@ -103,7 +103,7 @@ class Mask(ArrayDataclass):
         hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
 
-    @on_given_device
+    @compute_on_device
     def dense(
         self,
         q_len: int,
@@ -139,7 +139,7 @@ class Mask(ArrayDataclass):
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
         for name in self._arrays():
-            checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
+            checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         backend = self._backend(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.dispatch import get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import compute_on_device, get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
 from positional_embeddings.masks.spans import check_lengths, length_array, sequence_axis
 
 
-@on_given_device
+@compute_on_device
 def segment_ids_from_lengths(
     lengths: Sequence[int] | AnyArray,
     /,
@@ -160,7 +160,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     return xp.where(count > 0, count - 1, 0)  # type: ignore[no-any-return]
 
 
-@on_given_device
+@compute_on_device
 def cumulative_lengths(
     lengths: Sequence[int] | AnyArray,
     /,

@@ -109,7 +109,7 @@ class IndexRanges(NamedTuple):
             return array
         size = array.shape[axis]
         broadcasts = size == 1 and self.size != 0
-        if broadcasts or not checks.known_to_differ(self.size, size):
+        if broadcasts or not checks.lengths_differ(self.size, size):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
             return backend.xp.take(array, self.positions(backend), axis=axis)
@@ -144,8 +144,8 @@ def resolve_positions(
     The library is that of the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
-        checks.left_out("with `query_positions`", q_len=q_len, k_len=k_len, offset=offset)
-        checks.left_out("with `query_positions`", wrong_type, xp=xp, device=device)
+        checks.omitted("with `query_positions`", q_len=q_len, k_len=k_len, offset=offset)
+        checks.omitted("with `query_positions`", wrong_type, xp=xp, device=device)
         given = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
         keys = given.get("key_positions", query_positions)
         return get_backend(**parameters, **given), query_positions, keys
@@ -174,7 +174,7 @@ def length_array(
         numbers = list(checks.sequence_of(name, lengths))
         check_lengths(name, numbers, backend)
         return backend, backend.xp.asarray(numbers, dtype=backend.integer, device=device)
-    checks.left_out(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
+    checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     backend = get_backend(**{name: lengths})
     checks.integral(name, lengths, backend.xp)
     if lengths.ndim != 1:

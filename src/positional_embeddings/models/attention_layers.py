@@ -207,7 +207,7 @@ class AttentionLayer(checks.CheckedDataclass):
             head: Any = axes.head_axis(4, feature, seq)
             wanted[head] = (heads, "heads")
         for axis, (count, requirement) in wanted.items():
-            if checks.known_to_differ(array.shape[axis], count):
+            if checks.lengths_differ(array.shape[axis], count):
                 actual = f"shape {tuple(array.shape)}"
                 raise wrong_value(name, f"have {count} {requirement} on axis {axis}", actual)
 

@@ -12,7 +12,7 @@ from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import get_or_compute, remember, signature_of
-from positional_embeddings.arrays.dispatch import backend_for, get_backend, on_given_device
+from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace, np
 from positional_embeddings.attention.attention import (
@@ -106,7 +106,7 @@ class DecoderCache(ArrayDataclass):
         checks.set_fields(self, _cache_of=cache_of, _coordinates=max(coordinates, default=0))
 
     @classmethod
-    @on_given_device
+    @compute_on_device
     def empty(
         cls,
         layers: Sequence[AttentionLayer | None],
@@ -374,7 +374,7 @@ class DecoderCache(ArrayDataclass):
         indices = backend.xp.asarray(
             as_integer_array("rows", rows), dtype=backend.integer, device=backend.device
         )
-        batch: Any = axes.batch_axis(4, *axes.four_axes(cache))
+        batch: Any = axes.batch_axis(4, *axes.axes_in_4d(cache))
         buffers = [
             pair and tuple([backend.take_entries(buffer, indices, batch) for buffer in pair])
             for pair in self.buffers
@@ -543,7 +543,7 @@ def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
 
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
-    axis: Any = axes.head_axis(4, *axes.four_axes(rope))
+    axis: Any = axes.head_axis(4, *axes.axes_in_4d(rope))
     plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, at)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
@@ -573,7 +573,7 @@ def _buffers(
 
 def _shapes_of(layer: AttentionLayer, batch: int, count: int) -> list[tuple[int, ...]]:
     """Return the shapes of queries, keys and values of some tokens."""
-    feature, seq = axes.four_axes(layer)
+    feature, seq = axes.axes_in_4d(layer)
     batch_axis, head_axis = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
     groups, size = layer.num_kv_heads, layer.head_size
     shapes: list[Any] = []

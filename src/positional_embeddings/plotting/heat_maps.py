@@ -291,7 +291,7 @@ def plot_attention(
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
     requirement = "a `Mask` or a `Bias`" if is_value else "an array"
-    checks.left_out(f"where `table` is {requirement}", wrong_type, **unused)
+    checks.omitted(f"where `table` is {requirement}", wrong_type, **unused)
     indices = index if isinstance(index, tuple) else (index,)
     named = {f"index[{i}]": number for i, number in enumerate(indices)}
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}

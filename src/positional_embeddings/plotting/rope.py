@@ -85,7 +85,7 @@ def plot_rope_decay(
     lines = _lines(ropes)
     farthest = max(rope.seq_len for _, rope, _ in lines)
     if max_distance is not None:
-        farthest = checks.positive_integer("max_distance", max_distance, most=2**40)
+        farthest = checks.positive_integer("max_distance", max_distance, max_value=2**40)
     ax = axes_to_draw_on(ax)
     for label, rope, style in lines:
         distances, mean, least, largest = _scores(rope, farthest)

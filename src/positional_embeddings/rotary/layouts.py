@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+from positional_embeddings.angles.pairs import join_pairs, pair_slices, split_pairs
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.dispatch import get_backend
@@ -13,42 +14,12 @@ Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
-def _features_of_pairs(pairs: int, layout: str) -> tuple[slice, slice]:
-    """Return slices of the first and the second features of the first pairs."""
-    if layout == "half":
-        return slice(0, pairs), slice(pairs, 2 * pairs)
-    return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
-
-
 def cut_along(x: Array, axis: int, size: int) -> tuple[Array, Array]:
     """Return the first `size` entries along an axis, and the others, or None if there are none."""
     before = (slice(None),) * axis
     if x.shape[axis] == size:
         return x, None
     return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
-
-
-def split_pairs(x: Array, axis: int, layout: str, pairs: int) -> tuple[Array, Array]:
-    """Return the first and the second features of the first pairs."""
-    before = (slice(None),) * axis
-    first, second = _features_of_pairs(pairs, layout)
-    return x[(*before, first, ...)], x[(*before, second, ...)]
-
-
-def join_pairs(first: Array, second: Array, axis: int, layout: str, xp: Namespace) -> Array:
-    """Put the first and the second features of all pairs together; undoes `halves`."""
-    half, is_half = first.shape[axis], layout == "half"
-    is_static = all(map(checks.is_static, first.shape))
-    if is_static and (is_half or 0 in first.shape):
-        return xp.concat([first, second], axis=axis)
-    if is_static:
-        shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
-        return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
-    # dask can neither concatenate nor reshape arrays of unknown lengths.
-    pairs = xp.asarray([i % half if is_half else i // 2 for i in range(2 * half)])
-    is_first = xp.asarray([i < half if is_half else i % 2 == 0 for i in range(2 * half)])
-    is_first = is_first[(..., *(None,) * (first.ndim - axis - 1))]
-    return xp.where(is_first, xp.take(first, pairs, axis=axis), xp.take(second, pairs, axis=axis))
 
 
 def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
@@ -217,7 +188,7 @@ def convert_layout(
     if source == target:
         return array
     pairs, order = rotated // 2, list(range(head_size))
-    places = [_features_of_pairs(pairs, layout) for layout in (source, target)]
+    places = [pair_slices(pairs, layout) for layout in (source, target)]
     for old, new in zip(*places, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]

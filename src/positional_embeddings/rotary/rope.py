@@ -341,9 +341,9 @@ class RoPE(checks.CheckedDataclass):
             given = backend.xp.asarray(numbers, dtype=backend.integer, device=backend.device)
         else:
             backend = get_backend(positions=given)
-            checks.left_out("where `positions` is an array", wrong_type, xp=xp, device=device)
-        backend = backend.computing_in(checks.float_dtype(dtype, backend.default_float, backend))
-        order: axes.Order = "F" if axes.is_last(self) else "C"
+            checks.omitted("where `positions` is an array", wrong_type, xp=xp, device=device)
+        backend = backend.with_dtype(checks.float_dtype(dtype, backend.default_float, backend))
+        order: axes.Order = "F" if axes.has_features_last(self) else "C"
         return RotaryTables(self, self._tables.at_positions(given, order, backend))
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
@@ -140,7 +141,7 @@ def _alignment(
     """Check dtypes and shapes, and return where the features are, and how the tables fit."""
     checks.floating(backend.xp, x=x)
     checks.real_floating(backend.xp, cos=cos, sin=sin)
-    (feature_axis,) = axes.given_or_first({"feature_axis": options.feature_axis}, x)
+    (feature_axis,) = axes.resolve_axes({"feature_axis": options.feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
@@ -152,7 +153,7 @@ def _alignment(
     shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
     cos_index, cos_shape = _align_table("cos", tuple(cos.shape), shape, axis)
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
-    differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
+    differ = any(map(checks.lengths_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
     return Alignment(axis, cos_index, sin_index, both if differ else None)
 
@@ -399,7 +400,7 @@ def _rotate_blocks(
     """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
     backend, axis, layout, *_ = plan
     pairs, before = cos.shape[axis], None
-    parts = [half for a in (x, out) for half in layouts.split_pairs(a, axis, layout, pairs)]
+    parts = [half for a in (x, out) for half in split_pairs(a, axis, layout, pairs)]
     if sign < 0:
         parts = [parts[1], parts[0], parts[3], parts[2]]
     for block, table_block in _blocks(x, cos, axis, backend):
@@ -493,7 +494,7 @@ def _rotate_traced(
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = backend.astype(rotated, cos.dtype)
-        first, second = layouts.split_pairs(wide, axis, layout, pairs)
+        first, second = split_pairs(wide, axis, layout, pairs)
         both = first * cos - second * sin, second * cos + first * sin
-        rotated = backend.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
+        rotated = backend.astype(join_pairs(*both, axis, layout, xp), x.dtype)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

@@ -132,4 +132,4 @@ class RotaryTables(ArrayDataclass):
     def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]
         last = (*range(1, table.ndim), 0)
-        return xp.permute_dims(table, last) if axes.is_last(self.rope) else table
+        return xp.permute_dims(table, last) if axes.has_features_last(self.rope) else table

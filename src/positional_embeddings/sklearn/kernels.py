@@ -331,7 +331,7 @@ class SphereKernel(Factor):
         if self.kernel == "matern":
             self._nu = _smoothness(1.5 if self.nu is None else self.nu)
         else:
-            checks.left_out("with the kernel 'gaussian'", nu=self.nu)
+            checks.omitted("with the kernel 'gaussian'", nu=self.nu)
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return Scott's rule of thumb for places in a plane."""

@@ -1,1 +1,1 @@
-"""What is known of each array library: one class a library."""
+"""Backends of array libraries: one module and one class for each library."""

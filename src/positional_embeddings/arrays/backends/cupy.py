@@ -1,4 +1,4 @@
-"""CuPy: devices, streams, and kernels that are launched one by one."""
+"""CuPy: devices, streams, and kernels written in CUDA."""
 
 from threading import get_ident
 from typing import Any
@@ -14,10 +14,10 @@ _STREAM_OF_THREAD = 2
 class CuPy(Backend):
     """CuPy.
 
-    Its `vecdot` is a product for each row, and `clip` takes 15 launches and four waits.
+    Do not use its `vecdot`, one product for each row, nor `clip`, with 15 launches and four waits.
     """
 
-    is_mutable = supports_out = keeps_tables = reads_values = shows_tracing = True
+    is_mutable = supports_out = can_cache_arrays = reads_values = shows_tracing = True
     has_cuda_kernels = True
     rotation_kernel = "cupy"
 
@@ -29,8 +29,7 @@ class CuPy(Backend):
 
     @staticmethod
     def current_device(device: Device, xp: Namespace) -> Any:
-        # Elsewhere it refuses to compute, and its creation functions make their arrays on the
-        # current device, whatever their `device=` says.
+        # CuPy computes on the current device alone, and creates arrays there, despite `device=`.
         try:
             return xp.cuda.Device(device)
         except (TypeError, ValueError):
@@ -38,10 +37,10 @@ class CuPy(Backend):
             raise wrong_type("device", requirement, format_value(device)) from None
 
     @property
-    def table_key(self) -> Any:
-        # One stream does not wait for what another one computes or copies, nor before memory that
-        # it has freed is written to: arrays that are kept have to stay with their stream.
+    def cache_key(self) -> Any:
+        # A cached array belongs to its stream: other streams do not wait for the computation of an
+        # array, nor before they reuse its memory.
         device = -1 if self.device is None else int(self.device)  # -1 is the current one
         pointer = self.xp.cuda.get_current_stream(device).ptr
         # The default streams of all threads have one pointer.
-        return *super().table_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)
+        return *super().cache_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)

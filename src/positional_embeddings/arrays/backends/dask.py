@@ -1,4 +1,4 @@
-"""dask: arrays that are computed later, in chunks of any lengths, which it may not know."""
+"""dask: lazy arrays, in chunks of any lengths, perhaps unknown."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -14,9 +14,8 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import warn_caller
 from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_none, ignore_fp_errors
 
-# Tasks whose scheduling takes dask seconds, of 0.2 ms each, and the bytes of a chunk that are
-# computed in less than that.
-_MANY_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
+# dask schedules 10,000 tasks in 2 s, 0.2 ms each, and computes a small chunk in less than that.
+_MAX_SMALL_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
 
 
 class Dask(Backend):
@@ -46,10 +45,10 @@ class Dask(Backend):
         shared: Array = None,
     ) -> Array:
         library = sys.modules["dask.array"]
-        # Else dask would call the function with empty arrays.
+        # Without `meta`, dask calls the function with empty arrays.
         meta = library.utils.meta_from_array(arrays[0], ndim=len(chunks), dtype=dtype)
         count, size = prod(map(len, chunks)), prod(map(sum, chunks)) * meta.dtype.itemsize
-        if count > _MANY_CHUNKS and size / count < _SMALL_CHUNK_BYTES:
+        if count > _MAX_SMALL_CHUNKS and size / count < _SMALL_CHUNK_BYTES:
             message = (
                 f"{count:,} chunks of {size // count:,} bytes each take longer to schedule than to "
                 "compute: rechunk the arrays, so that each has megabytes."
@@ -63,31 +62,31 @@ class Dask(Backend):
     def arange(
         self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
     ) -> Array:
-        # One chunk on each axis would make one chunk of the array.
+        # The chunks that dask would choose for the whole array.
         auto = (*("auto",) * len(shape), -1)
         array = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
         options = {"dtype": self.integer, "device": self.device}
         return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
-        # To reshape the indices would join their chunks.
+        # Reshaping the indices would merge their chunks.
         if indices.ndim < 2:
             return super().take_entries(table, indices, axis)
-        rest = table.ndim - axis - 1
+        trailing = table.ndim - axis - 1
         table = self.rechunk(table, {axis: (table.shape[axis],)})
         lengths = self.chunks(table)
         chunks = (*lengths[:axis], *self.chunks(indices), *lengths[axis + 1 :])
-        table = table[(..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)]
-        indices = indices[(*(None,) * axis, ..., *(None,) * rest)]
-        take = partial(_take_of_chunk, axis=axis, rest=rest)
+        table = table[(..., *(None,) * (indices.ndim - 1), *(slice(None),) * trailing)]
+        indices = indices[(*(None,) * axis, ..., *(None,) * trailing)]
+        take = partial(_take_of_chunk, axis=axis, trailing=trailing)
         return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
 
     def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
-        # It fails for an array without elements.
+        # dask does not reshape an array without elements.
         return self.xp.zeros(shape, dtype=x.dtype) if 0 in shape else self.xp.reshape(x, shape)
 
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
-        # It searches each chunk for all values, and fails for values without axes.
+        # dask searches each chunk of `ordered` for all values, and fails for 0-d values.
         return super().searchsorted(ordered.rechunk(-1), values[None, ...], side)[0, ...]
 
     def without_chunk_warnings(self) -> AbstractContextManager[object]:
@@ -95,9 +94,9 @@ class Dask(Backend):
         return catch_warnings(action="ignore", category=warning)
 
 
-def _take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Array:
-    """Take entries of a table before whose last `rest` axes there are axes of length 1."""
-    xp, stop = array_namespace(table), table.ndim - rest
+def _take_of_chunk(table: Array, indices: Array, *, axis: int, trailing: int) -> Array:
+    """Take entries of a table with axes of length 1 before its last `trailing` axes."""
+    xp, stop = array_namespace(table), table.ndim - trailing
     before, after = table.shape[: axis + 1], table.shape[stop:]
     flat = xp.reshape(xp.asarray(indices, device=device(table)), (-1,))
     taken = xp.take(xp.reshape(table, (*before, *after)), flat, axis=axis)
@@ -105,7 +104,7 @@ def _take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Arr
 
 
 def _task(function: Callable[..., Array], *chunks: Array, **options: object) -> Array:
-    """Call a function of chunks when dask computes, after the public call has ended."""
+    """Call a function of chunks without floating-point warnings, when dask computes."""
     with ignore_fp_errors():
         return function(*chunks, **options)
 

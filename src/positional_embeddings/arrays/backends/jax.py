@@ -1,4 +1,4 @@
-"""JAX: arrays that are traced, and loops that are compiled."""
+"""JAX: traced arrays, and compiled loops."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from positional_embeddings.arrays.namespace import Array, Device
 
 
 class JAX(Backend):
-    """JAX, whose arrays of a trace must not outlive it."""
+    """JAX; traced arrays must not outlive their trace, so that none is cached."""
 
     reads_values = shows_tracing = True
 
@@ -17,23 +17,22 @@ class JAX(Backend):
     def single_device(cls, array: Array) -> Device:
         if _is_traced(array):
             return None
-        on = super().single_device(array)
-        return None if hasattr(on, "device_set") else on
+        device = super().single_device(array)
+        return None if hasattr(device, "device_set") else device
 
     @classmethod
     def device_for(cls, array: Array) -> Device:
-        # None for an array over several devices, whose sharding is made for its own shape, and for
-        # one that is not committed to its device: what is made on a device by name meets no arrays
-        # on other ones.
-        on = cls.single_device(array)
-        return on if on is None or getattr(array, "committed", True) else None
+        # None for an array over several devices, whose sharding fits its own shape only, and for an
+        # uncommitted array: an array committed to a device does not combine with other devices.
+        device = cls.single_device(array)
+        return device if device is None or getattr(array, "committed", True) else None
 
     def is_concrete(self, array: Array) -> bool:
         return not _is_traced(array)
 
     def loops(self) -> Loops | None:
-        # What is made while JAX compiles is traced, too; not so where it only differentiates. It
-        # calls what is not compiled operation by operation, and would compile each loop anew.
+        # A new array is traced while JAX compiles, not while it only differentiates. Outside of
+        # compiled functions, JAX would compile each loop again.
         if not _is_traced(self.xp.zeros(())):
             return None
         jax = sys.modules["jax"]
@@ -45,5 +44,5 @@ class JAX(Backend):
 
 
 def _is_traced(array: Array) -> bool:
-    # What a tracer does not know it says by errors that take a millisecond to word.
+    # By type: asking a tracer for its values raises an error, which takes a millisecond.
     return "Tracer" in (base.__name__ for base in type(array).__mro__)

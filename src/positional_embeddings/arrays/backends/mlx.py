@@ -1,4 +1,4 @@
-"""MLX: arrays in memory that all devices share."""
+"""MLX: arrays in unified memory, which all devices share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,10 +21,7 @@ class MLX(Backend):
 
 
 class _Namespace(NamespaceProxy):
-    """MLX, with devices and the arguments of the standard.
-
-    Its arrays are in memory that all devices share; a device is where a call is computed.
-    """
+    """MLX with the arguments of the standard; `device` is where a call is computed."""
 
     _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
@@ -58,9 +55,9 @@ class _Namespace(NamespaceProxy):
 
 
 class _Info(NamespaceProxy):
-    """What MLX tells of itself; positions are of 64 bits, as its integers can be.
+    """The inspection API of MLX, with int64 as the default integer dtype.
 
-    It is asked for a device; users have a type of device alone, such as `mlx.core.gpu`.
+    MLX expects a device; users pass a type of device, such as `mlx.core.gpu`.
     """
 
     def __init__(self, library: Namespace) -> None:

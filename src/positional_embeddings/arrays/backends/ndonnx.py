@@ -1,4 +1,4 @@
-"""ndonnx: graphs of ONNX, whose search takes values of one axis alone."""
+"""ndonnx: lazy arrays that build ONNX graphs."""
 
 import numpy as np
 
@@ -14,16 +14,16 @@ class NDONNX(Backend):
         return _Namespace(xp)
 
     def _to_numpy(self, array: Array) -> Array:
-        return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
+        return np.asarray(array.unwrap_numpy())  # `np.asarray(array)` has dtype object
 
 
 class _Namespace(NamespaceProxy):
-    """Its functions, for values of any axes."""
+    """ndonnx, with `searchsorted` for values of any number of axes."""
 
     def searchsorted(self, ordered: Array, values: Array, /, *, side: str = "left") -> Array:
         if values.ndim == 1:
             return self._library.searchsorted(ordered, values, side=side)
-        # A length may not be known before the graph runs, so that nothing is reshaped.
+        # Lengths may be unknown before the graph runs, so that values cannot be flattened.
         values = values[..., None]
         before = ordered < values if side == "left" else ordered <= values
         return self._library.sum(self._library.astype(before, self._library.int64), axis=-1)

@@ -1,4 +1,4 @@
-"""NumPy, and array-api-strict, whose arrays are also in the memory of the host."""
+"""NumPy, and array-api-strict, which also has its arrays in host memory."""
 
 from collections.abc import Callable
 from math import e, isfinite, log2
@@ -9,22 +9,22 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.namespace import Array, Dtype
 
-# Products that a float sums one by one, before what it rounds off is seen.
-_MOST_PRODUCTS_SUMMED = 2**13
+# Products that `einsum` sums one by one; longer sums have visible rounding errors.
+_MAX_SUMMED_PRODUCTS = 2**13
 
-# Numbers of a table that NumPy multiplies faster by itself than `einsum` is called.
-_NUMBERS_FOR_EINSUM = 2**13
+# Elements of a table, up to which `@` takes less time than a call of `einsum`.
+_MAX_MATMUL_SIZE = 2**13
 
-# With vector instructions exp2 takes half the time of exp; without them, twice.
+# exp2 takes half the time of exp with vector instructions, twice the time without.
 _EXP2 = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
 _TARGETS = [loop["current"] for loops in _EXP2.values() for loop in loops.values()]
 _HAS_FAST_EXP2 = any(target and not target.startswith("baseline") for target in _TARGETS)
 
 
 class NumPy(Backend):
-    """NumPy; arrays of subclasses are computed here, too, but no plan is kept of them."""
+    """NumPy, including subclasses of its arrays, for which no plan is cached."""
 
-    is_mutable = supports_out = keeps_tables = reads_values = shows_tracing = True
+    is_mutable = supports_out = can_cache_arrays = reads_values = shows_tracing = True
     has_host_arrays = computes_in_blocks = True
     rotation_kernel = "numba"
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
@@ -50,8 +50,8 @@ class NumPy(Backend):
         np.copyto(x, value, where=mask)
         return x
 
-    def apply(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
-        return function(x, *others, out=x)
+    def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
+        return function(x, *operands, out=x)
 
     def scaled_exp(self, x: Array) -> Array:
         return (np.exp if self.exponent_unit == 1.0 else np.exp2)(x, out=x)
@@ -59,26 +59,25 @@ class NumPy(Backend):
     def matmul(self, rows: Array, table: Array) -> Array:
         if (
             rows.shape[-2] != 1
-            or table.size <= _NUMBERS_FOR_EINSUM
+            or table.size <= _MAX_MATMUL_SIZE
             or table.itemsize in map(abs, table.strides[-2:])
         ):
             return rows @ table
-        # A product of one row with a table that BLAS does not take, since neither of its axes is
-        # contiguous, takes ten times as long as a sum of products. In parts, so that no long sum
-        # is rounded at every step.
-        parts = cuts(max(1, table.shape[-2]), _MOST_PRODUCTS_SUMMED)
+        # BLAS needs a contiguous axis. Without one, `@` of one row takes ten times the time of
+        # `einsum`, whose rounding errors grow with the length of a sum: hence the parts.
+        parts = cuts(max(1, table.shape[-2]), _MAX_SUMMED_PRODUCTS)
         return sum(np.einsum("...ij,...jk->...ik", rows[..., a], table[..., a, :]) for a in parts)
 
     def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
-        # What `softmax` and both products do, without calls in between, which take a fifth of a
-        # step. Only the sums of values are divided; where these overflow, weights have to be.
+        # Softmax and both products without calls in between, which take a fifth of a step. It
+        # normalizes the output instead of the weights; if the output overflows, weights have to be.
         is_alike = query.dtype == key.dtype == value.dtype == self.dtype
         if self.is_compiling or not (is_alike and query.size and key.size):
             return None
         rows = key.shape[-3:-2]  # none without such an axis
-        if is_grouped := rows < query.shape[-3:-2]:  # one product for those that share keys
-            *others, count, q_len, size = query.shape
-            query = query.reshape(*others, *rows, count // rows[0] * q_len, size)
+        if is_grouped := rows < query.shape[-3:-2]:  # one product for heads that share keys
+            *batch, count, q_len, size = query.shape
+            query = query.reshape(*batch, *rows, count // rows[0] * q_len, size)
         matmul = np.matmul if key.itemsize == key.strides[-1] == value.strides[-1] else self.matmul
         weights = matmul(query * scale, key.mT)
         checked = self.sum_of_all(weights)
@@ -93,18 +92,18 @@ class NumPy(Backend):
         return output
 
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
-        # `take` copies a table whose axes are in another order than in memory: four times as long.
+        # In memory order: `take` copies a table in any other order, in four times the time.
         order = np.argsort(np.negative(table.strides), stable=True)
-        place = int(np.argmax(order == axis))
-        taken = np.take(np.transpose(table, order), indices, axis=place)
-        ends = [*order[:place], *[axis] * indices.ndim, *order[place + 1 :]]
+        index = int(np.argmax(order == axis))
+        taken = np.take(np.transpose(table, order), indices, axis=index)
+        ends = [*order[:index], *[axis] * indices.ndim, *order[index + 1 :]]
         return np.transpose(taken, np.argsort(ends, stable=True))
 
     def contiguous_rows(self, x: Array) -> Array:
         is_apart = x.shape[-1] > 1 and x.strides[-1] != x.itemsize
         return np.ascontiguousarray(x) if is_apart else x
 
-    # NumPy's own functions take longer for few numbers than methods of the array.
+    # For small arrays, methods take less time than functions of NumPy.
 
     def astype(self, x: Array, dtype: Dtype) -> Array:
         return x if x.dtype == dtype else x.astype(dtype)
@@ -122,18 +121,18 @@ class NumPy(Backend):
         return np.add.reduce(x, axis=-1, keepdims=True, initial=initial)
 
     def sum_of_all(self, x: Array) -> Array:
-        x = x.ravel(order="K")  # of any order in memory, without a copy
+        x = x.ravel(order="K")  # in memory order, without a copy
         return x.dot(x)
 
     def is_finite(self, number: Array) -> bool:
         return isfinite(number)
 
-    def clip(self, x: Array, least: float, most: float | None = None) -> Array:
-        # Of few numbers `clip` takes three times as long as `maximum`.
-        return np.maximum(x, least) if most is None else np.clip(x, least, most)
+    def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
+        # For small arrays, `clip` takes three times the time of `maximum`.
+        return np.maximum(x, min_value) if max_value is None else np.clip(x, min_value, max_value)
 
 
 class Strict(Backend):
-    """array-api-strict, which has the functions of the standard alone."""
+    """array-api-strict, which has only the functions of the standard."""
 
-    is_mutable = keeps_tables = reads_values = shows_tracing = True
+    is_mutable = can_cache_arrays = reads_values = shows_tracing = True

@@ -1,4 +1,4 @@
-"""PyTorch: modes that record and compile, autocast, and strides in elements."""
+"""PyTorch: automatic differentiation, compilation, autocast, and strides in elements."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -8,7 +8,7 @@ from positional_embeddings.arrays.namespace import Array
 
 
 class PyTorch(Backend):
-    """PyTorch, whose arrays of a mode (inference, fake, functional) must not outlive it."""
+    """PyTorch; tensors of a mode (inference, fake, functional) must not outlive it."""
 
     is_mutable = reads_values = records_gradients = True
 
@@ -19,14 +19,14 @@ class PyTorch(Backend):
         return super()._to_numpy(array.detach().cpu())
 
     def supports_inplace(self, *arrays: Array) -> bool:
-        # Not while operations are recorded: it may differentiate, compile or transform.
+        # Not while PyTorch records operations to differentiate, compile or transform them.
         return not self.is_compiling and not any(map(_is_recorded, arrays))
 
     def strides(self, array: Array) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
 
     def address(self, array: Array) -> int | None:
-        try:  # not of a fake, nor of a transform
+        try:  # fake and transformed tensors have no address
             return array.data_ptr() if type(array) is sys.modules["torch"].Tensor else None
         except RuntimeError:
             return None
@@ -37,28 +37,28 @@ class PyTorch(Backend):
     def shares_memory(self, array: Array, other: Array) -> bool:
         if array is other:
             return False
-        # Not by their storages: two can be of one memory.
+        # Addresses, since two storages may share memory.
         (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
-        meet = start < other_stop and other_start < stop
-        return meet and self._place(array) != self._place(other)
+        overlap = start < other_stop and other_start < stop
+        return overlap and self._layout(array) != self._layout(other)
 
-    def _place(self, array: Array) -> object:
+    def _layout(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
 
-    def clip(self, x: Array, least: float, most: float | None = None) -> Array:
-        return x.clamp(least, most)  # it does not compile `maximum` of a number
+    def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
+        return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number
 
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
-        # It warns of values that it has to copy into order.
+        # PyTorch warns about values that are not contiguous.
         return super().searchsorted(ordered, values.contiguous(), side)
 
     def compute_context(self, x: Array) -> AbstractContextManager[object]:
         torch, device = sys.modules["torch"], x.device.type
-        # It refuses to be asked about devices without autocast, such as "meta".
+        # Devices without autocast, such as "meta", raise an error in `is_autocast_enabled`.
         enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         return torch.autocast(device, enabled=False) if enabled else nullcontext()
 
-    def is_trained(self, array: Array) -> bool:
+    def is_trainable(self, array: Array) -> bool:
         return bool(array.requires_grad) or isinstance(array, sys.modules["torch"].nn.Parameter)
 
 
@@ -71,9 +71,7 @@ def _is_recorded(tensor: Array) -> bool:
 
 
 def _addresses(tensor: Array) -> tuple[int, int]:
-    """Return where the elements of a tensor begin and end in memory."""
-    visible_keys = sum(
-        (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    """Return the addresses of the start and the end of a tensor."""
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start: int = tensor.data_ptr()
-    return start, start + (visible_keys + 1) * tensor.element_size()
+    return start, start + (last + 1) * tensor.element_size()

@@ -3,11 +3,11 @@
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from positional_embeddings.angles.pairs import split_pairs
 from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
-from positional_embeddings.rotary.layouts import split_pairs
 
 NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
 DTYPES = tuple(NUMBER_BYTES)
