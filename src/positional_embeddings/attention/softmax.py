@@ -133,7 +133,11 @@ class OnlineSoftmax(NamedTuple):
     # What a state gives, as one array (..., query, column).
 
     def means(self, space: Space) -> Array:
-        """Return the weighted means of the values, zeros if every key was hidden."""
+        """Return the weighted means of the values, zeros if every key was hidden.
+
+        BLAS adds up the sums in another order than NumPy does the total. A mean may be farther from
+        zero than all of its values by that rounding, `keys * finfo.eps` of them.
+        """
         return self.sums / space.clip(self.total, TINY_WEIGHT)
 
     def means_and_lse(self, space: Space) -> Array:
