@@ -239,13 +239,28 @@ def test_a_large_value_that_is_hidden_changes_nothing(backend, block_size):
     )
 
 
-def test_large_values_under_growing_scores():
-    q, k = np.full((1, 4), 24.9, "float32"), np.ones((1, 8192), "float32")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_values_under_growing_scores(dtype):
+    q, k = np.full((1, 4), 24.9, dtype), np.ones((1, 8192), dtype)
     k[:, :128] = 0
-    v = np.full((1, 8192), 3e38, "float32")
+    v = np.full((1, 8192), 0.88 * np.finfo(dtype).max, dtype)
+    rounding = 8192 * np.finfo(dtype).eps  # as the docstring has it
     for size in (128, 1000, 8192):
         got = scaled_dot_product_attention(q, k, v, scale=1.0, block_size=size)
-        np.testing.assert_allclose(got, v[:, :4], rtol=1e-5)
+        np.testing.assert_allclose(got, v[:, :4], rtol=rounding)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("count", [1, 31, 64, 1000])
+def test_a_mean_is_in_the_range_of_its_values_up_to_rounding(backend, block_size, count, sign):
+    """Also next to the largest number, in whatever order the sums are added up."""
+    rounding = count * float(np.finfo("float32").eps)
+    value = sign * (1 - rounding) * float(np.finfo("float32").max)
+    q, k = (numbers(np.random.default_rng(0), 2, n) for n in (3, count))
+    q, k, v = (backend.array(x, "float32") for x in (q, k, np.full((2, count), value)))
+    for bias in (None, backend.array(np.zeros((3, count)), "float32")):
+        got = scaled_dot_product_attention(q, k, v, bias=bias, block_size=block_size)
+        np.testing.assert_allclose(backend.numpy(got), np.full((2, 3), value), rtol=rounding)
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])

@@ -357,7 +357,7 @@ PositionFunction: TypeAlias = Annotated[Callable[[Array, Array], Array], positio
 
 
 class CheckedDataclass:
-    """Base class of frozen dataclasses, whose fields of type `Annotated[..., check]` are checked."""
+    """Base class of frozen dataclasses that check fields of type `Annotated[..., check]`."""
 
     _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 

@@ -184,6 +184,11 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
+    A feature of the output is a weighted mean. It is in the range of the values of that feature,
+    up to a rounding of ``n_keys * finfo(dtype).eps`` relative to the largest one. The `dtype` is
+    the one to compute in, float32 for half precision. The mean of values that are so close to the
+    largest finite number may be infinite.
+
     With a mask, a bias or positions, a query that attends to a key or a value that is not finite
     gets NaN in all features, in each way to compute and in each library, also if the mask hides
     nothing; what is hidden has no effect. Without them the plain formula decides: such a value

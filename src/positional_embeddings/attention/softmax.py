@@ -136,7 +136,11 @@ class OnlineSoftmax(NamedTuple):
     # What a state gives, as one array (..., query, column).
 
     def means(self, backend: Backend) -> Array:
-        """Return the weighted means of the values, zeros if every key was hidden."""
+        """Return the weighted means of the values, zeros if every key was hidden.
+
+        BLAS adds the sums in another order than NumPy adds the total. A mean may exceed the largest
+        value by that rounding, a share of up to `keys * finfo.eps`.
+        """
         return self.sums / backend.clip(self.total, TINY_WEIGHT)
 
     def means_and_lse(self, backend: Backend) -> Array:

@@ -54,9 +54,12 @@ def has_kernel(dtype: Dtype) -> bool:
     """Tell whether arrays of a dtype can be rotated here."""
     if not dtype.isnative or numba.config.DISABLE_JIT:
         return False
-    # Where the processor does not convert float16, LLVM would call a missing function.
+    # Where the processor does not convert float16, LLVM would call a missing function. So it would
+    # with the features that NUMBA_CPU_NAME or NUMBA_CPU_FEATURES leave.
     is_arm = platform.machine().lower() in ("arm64", "aarch64")
-    has_half = is_arm or bool(llvm.get_host_cpu_features().get("f16c"))
+    chosen = numba.config.CPU_FEATURES
+    features = llvm.get_host_cpu_features().flatten() if chosen is None else chosen
+    has_half = is_arm or "+f16c" in features.split(",")
     return dtype.char in "fd" or (dtype.char == "e" and has_half)
 
 
