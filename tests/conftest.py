@@ -95,6 +95,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail where a library that a test needs is not installed",
     )
+    parser.addoption(
+        "--blas-threads",
+        type=int,
+        help="let BLAS compute in this many threads, whatever the machine",
+    )
     parser.addoption(LONG, action="store_true", help="run the tests that take long, too")
     parser.addoption(
         "--counter",
@@ -103,6 +108,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if threads := config.getoption("--blas-threads"):
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     config.stash[LEFT_OUT] = defaultdict(list)
