@@ -49,7 +49,7 @@ from samples import MASKS, Pair
 @pytest.fixture(autouse=True, scope="module")
 def _few_pairs_are_compared_as_many_are():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "_FEWEST_PAIRS", 1)
+        patch.setattr(points, "_MIN_PAIRS_TO_CONVERT", 1)
         yield
 
 
@@ -545,7 +545,7 @@ def test_pictures_of_masks_that_do_not_depend_on_the_query(backend):
     assert lines == describe_mask(PaddingMask([2]), 3).splitlines()[:-1]
     assert last == "# attends   . masked   (3 queries, 3 keys; sequence 1 of 2)"
     assert describe_mask(padded.dense(3), batch=1).splitlines() == [*lines, last]
-    long = describe_mask(CausalMask() | SlidingWindowMask(1, 0), 10**6, most=4)
+    long = describe_mask(CausalMask() | SlidingWindowMask(1, 0), 10**6, max_size=4)
     assert long.splitlines()[-2:] == [
         "999999 .:#",
         "# attends   . masked   (1000000 queries, 1000000 keys)",

@@ -166,7 +166,7 @@ def test_picture_of_a_mask(backend):
 
 
 def test_picture_of_a_long_mask():
-    assert describe_mask(create_causal_mask(200), most=7) == (
+    assert describe_mask(create_causal_mask(200), max_size=7) == (
         "      key\n         :111\n         :999\n      012:789\nquery\n"
         "    0 #..:...\n    1 ##.:...\n    2 ###:...\n    :\n"
         "  197 ###:#..\n  198 ###:##.\n  199 ###:###\n"
