@@ -483,11 +483,7 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
 def _field_text(value: Array) -> str:
     """Return the text of a field in a `repr`."""
     if isinstance(value, np.ndarray):
-        return (
-            repr(value.tolist())
-            if value.size <= _MAX_REPR_SIZE
-            else f"<{format_value(value)}>"
-        )
+        return repr(value.tolist()) if value.size <= _MAX_REPR_SIZE else f"<{format_value(value)}>"
     if isinstance(value, tuple) and len(value) > _MAX_REPR_SIZE:
         return f"<{len(value)} numbers>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():
