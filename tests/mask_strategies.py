@@ -1,4 +1,4 @@
-"""Masks of every kind, drawn at random, and the rule of each as a plain function of numbers."""
+"""Random masks of every kind, with the rule of each mask as a function of integers."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 import positional_embeddings as pe
 from samples import BATCH, MASKS, Pair
 
-# Rules of positions. A `ListMask` counts queries and keys wherever they are, one list for each.
+# Rules of positions. The rule of a `ListMask` is of array indices.
 AT_POSITIONS = tuple(kind for kind in MASKS if kind != "ListMask")
 
 
-def held(draw, values, backend):
-    """Return numbers as a mask may be given them: in a list, NumPy's array or the backend's."""
+def draw_array(draw, values, backend):
+    """Return numbers as a list, a NumPy array, or an array of the backend."""
     kinds = ["list", "numpy"] if backend is None else ["list", "numpy", "backend"]
     kind = draw(st.sampled_from(kinds))
     if kind == "list":
@@ -24,11 +24,11 @@ def held(draw, values, backend):
 def one_mask(draw, n, backend, kind):
     """Draw a mask of one kind for up to n positions, and its rule."""
     parameters = draw(MASKS[kind].draws(n))
-    given = {
-        name: held(draw, value, backend) if isinstance(value, list) else value
+    arguments = {
+        name: draw_array(draw, value, backend) if isinstance(value, list) else value
         for name, value in parameters.items()
     }
-    mask = getattr(pe, kind)(**given)
+    mask = getattr(pe, kind)(**arguments)
     return mask, lambda i, j, b: MASKS[kind].hides(Pair(i, j, b, n), **parameters)
 
 
@@ -41,10 +41,10 @@ def masks(draw, n, backend=None, kinds=AT_POSITIONS, depth=2):
     first, hides = draw(masks(n, backend, kinds, depth - 1))
     if operator == "not":
         return ~first, lambda i, j, b: not hides(i, j, b)
-    second, also = draw(masks(n, backend, kinds, depth - 1))
+    second, second_hides = draw(masks(n, backend, kinds, depth - 1))
     if operator == "or":
-        return first | second, lambda i, j, b: hides(i, j, b) or also(i, j, b)
-    return first & second, lambda i, j, b: hides(i, j, b) and also(i, j, b)
+        return first | second, lambda i, j, b: hides(i, j, b) or second_hides(i, j, b)
+    return first & second, lambda i, j, b: hides(i, j, b) and second_hides(i, j, b)
 
 
 def element_by_element(hides, q_len, k_len, start):

@@ -831,7 +831,7 @@ CATALOGUE: dict[str, list[Call]] = {
         )
     ],
     "describe_mask": [
-        Call(pe.describe_mask, {"mask": pe.CausalMask(), **HIDING, "most": 8}),
+        Call(pe.describe_mask, {"mask": pe.CausalMask(), **HIDING, "max_size": 8}),
         Call(pe.describe_mask, {"mask": HIDDEN[..., None], "batch": 0, "key_axis": 1}),
     ],
     "dropout": [Call(dropout, {"x": X, "rate": 0.5, "rng": half})],

@@ -273,7 +273,7 @@ def test_padding_of_the_prompt_is_said_once(side):
     """The mask of the tokenizer is for the prompt; the next token needs no mask of padding."""
     check(decoded(side, 20))
     step = KVCache.empty(2, 20, **AXES).step(padded(Q, side)[1])[1]
-    with pytest.raises(ValueError, match="`mask` must have no PaddingMask where positions are"):
+    with pytest.raises(ValueError, match="`mask` must have no PaddingMask with explicit positions"):
         scaled_dot_product_attention(
             *(padded(x, side)[0] for x in (Q, K, V)),
             mask=CausalMask() | PaddingMask(PROMPTS, side),

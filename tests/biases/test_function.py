@@ -1,4 +1,4 @@
-"""A function of positions is a bias, on every path that evaluates one."""
+"""A function of positions as a bias, in a call and in attention."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from positional_embeddings.biases.bias import Bias
 
 
 def penalty(q_pos, k_pos):
-    """Return a real bias of integers, in any library."""
+    """Return a real bias of integer positions, in any library."""
     xp = array_namespace(q_pos, k_pos)
     return -xp.astype(xp.abs(k_pos - q_pos), xp.float32) / 4
 
@@ -42,8 +42,8 @@ def test_heads_follow_the_pairs():
     bias = FunctionBias(of_heads, num_heads=2)
     pairs = by_pairs(range(2, 4), range(4))
     np.testing.assert_array_equal(bias(2, 4), np.stack([pairs, 0.5 * pairs], axis=-1))
-    same = FunctionBias(penalty, num_heads=2)(2, 4)  # for all heads alike
-    np.testing.assert_array_equal(same, np.stack([pairs, pairs], axis=-1))
+    shared = FunctionBias(penalty, num_heads=2)(2, 4)  # the same for all heads
+    np.testing.assert_array_equal(shared, np.stack([pairs, pairs], axis=-1))
     batched = np.asarray([[0, 1], [5, 3]])
     got = bias(query_positions=batched)  # (query, key, heads, batch)
     for row in range(2):
@@ -70,23 +70,23 @@ def test_an_attention_evaluates_it(backend, block_size):
 
 @pytest.mark.parametrize("make", [lambda b: b, lambda b: b.rewind([1, 0])], ids=["one", "several"])
 def test_beside_a_step_it_gets_positions(make):
-    """Of one row for all sequences, or of each: a ring has slots in another order."""
+    """The positions of slots in a ring, the same for all sequences or different."""
     cache = KVCache.empty(2, 5, window=4, feature_axis=-1, seq_axis=-2)
     _, step = make(cache.step(7)[0]).step(1)
     x = np.random.default_rng(0).standard_normal((2, 2, 5, 4))
-    for bias, by_hand in (
+    for bias, slopes in (
         (FunctionBias(of_heads, 2), (1.0, 0.5)),
         (FunctionBias(penalty), (1.0, 1.0)),
     ):
         options = {"mask": CausalMask(), "positions": step}
         got = attention_weights(x[:, :, :1], x, bias=bias, **options)
         for row, head in np.ndindex(2, 2):
-            at = min(row, len(step.positions) - 1)
-            query, keys = int(step.positions[at, 0]), step.key_positions[at]
+            i = min(row, len(step.positions) - 1)
+            query, keys = int(step.positions[i, 0]), step.key_positions[i]
             scores = x[row, head] @ x[row, head, 0] / 2
-            pairs = [by_hand[head] * -abs(int(p) - query) / 4 for p in keys]
-            held = [query - 4 < p <= query for p in keys]
-            weights = np.where(held, np.exp(scores + pairs), 0)
+            pairs = [slopes[head] * -abs(int(p) - query) / 4 for p in keys]
+            is_stored = [query - 4 < p <= query for p in keys]
+            weights = np.where(is_stored, np.exp(scores + pairs), 0)
             np.testing.assert_allclose(got[row, head, 0], weights / weights.sum(), atol=1e-12)
 
 
@@ -99,7 +99,7 @@ def test_it_is_a_value():
 
 
 class OwnBias(Bias):
-    """Has no formula."""
+    """A subclass without a formula."""
 
 
 @pytest.mark.parametrize(

@@ -35,24 +35,24 @@ TABLE = np.random.default_rng(2).standard_normal((32, 3))
 CLIPPED = np.random.default_rng(3).standard_normal((9, 3))
 
 
-def bias_of(kind, backend, *lengths, **places):
-    """Return one kind of bias for three heads, on a backend."""
+def bias_of(kind, backend, *lengths, **positions):
+    """Return a bias of one kind for three heads, in a library."""
     xp, device, dtype = backend.xp, backend.device, getattr(backend.xp, backend.wide)
-    where = {} if "query_positions" in places else {"xp": xp, "device": device}
+    options = {} if "query_positions" in positions else {"xp": xp, "device": device}
     r1, r2 = backend.array(PARAMETERS[0]), backend.array(PARAMETERS[1])
     w1, b1, w2 = (backend.array(a) for a in (NETWORK[0], NETWORK[1], PARAMETERS[:5].T))
     b2 = backend.array(PARAMETERS[7])
     makers = {
-        "alibi": lambda: alibi_bias(3, *lengths, dtype=dtype, **where, **places),
+        "alibi": lambda: alibi_bias(3, *lengths, dtype=dtype, **options, **positions),
         "alibi symmetric": lambda: alibi_bias(
-            3, *lengths, causal=False, dtype=dtype, **where, **places
+            3, *lengths, causal=False, dtype=dtype, **options, **positions
         ),
-        "kerple": lambda: KERPLEBias(r1, r2)(*lengths, **places),
-        "kerple power": lambda: KERPLEBias(r1, r2, "power")(*lengths, **places),
-        "fire": lambda: FIREBias(w1, b1, w2, b2, c=0.3, threshold=4.0)(*lengths, **places),
-        "sandwich": lambda: SandwichBias(3, dim=6)(*lengths, dtype=dtype, **where, **places),
-        "t5": lambda: T5Bias(3, embeddings=backend.array(TABLE))(*lengths, **places),
-        "shaw": lambda: RelativePE(4, 3, embeddings=backend.array(CLIPPED))(*lengths, **places),
+        "kerple": lambda: KERPLEBias(r1, r2)(*lengths, **positions),
+        "kerple power": lambda: KERPLEBias(r1, r2, "power")(*lengths, **positions),
+        "fire": lambda: FIREBias(w1, b1, w2, b2, c=0.3, threshold=4.0)(*lengths, **positions),
+        "sandwich": lambda: SandwichBias(3, dim=6)(*lengths, dtype=dtype, **options, **positions),
+        "t5": lambda: T5Bias(3, embeddings=backend.array(TABLE))(*lengths, **positions),
+        "shaw": lambda: RelativePE(4, 3, embeddings=backend.array(CLIPPED))(*lengths, **positions),
     }
     return makers[kind]()
 
@@ -68,7 +68,7 @@ def sandwich(d, h):
 
 
 def expected_bias(kind, i, j, h):
-    """The formula of each paper, for the query at i, the key at j and head h of three."""
+    """Evaluate the formula of a paper, for the query at i, the key at j and head h of three."""
     d = abs(i - j)
     slope = (2**-4, 2**-8, 2**-2)[h]  # two heads, and the first of four
     r1, r2 = PARAMETERS[0, h], PARAMETERS[1, h]
@@ -85,7 +85,7 @@ def expected_bias(kind, i, j, h):
 
 
 def bucket_by_fractions(relative, *, bidirectional, num_buckets=32, max_distance=128):
-    """The paper's rule without a logarithm: compare powers of exact fractions."""
+    """Evaluate the rule of the paper with powers of exact fractions, without a logarithm."""
     bucket = 0
     if bidirectional:
         num_buckets //= 2
@@ -96,10 +96,10 @@ def bucket_by_fractions(relative, *, bidirectional, num_buckets=32, max_distance
     exact = num_buckets // 2
     if distance < exact:
         return bucket + distance
-    wide = num_buckets - exact
+    logarithmic = num_buckets - exact
     steps = 0
-    while steps < wide - 1 and (
-        Fraction(distance, exact) ** wide >= Fraction(max_distance, exact) ** (steps + 1)
+    while steps < logarithmic - 1 and (
+        Fraction(distance, exact) ** logarithmic >= Fraction(max_distance, exact) ** (steps + 1)
     ):
         steps += 1
     return bucket + exact + steps
@@ -121,7 +121,7 @@ def test_biases_are_the_papers(backend, kind, lengths, offset):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_of_given_positions(backend, kind):
-    """Cached keys, packed sequences and left padding are all positions."""
+    """For cached keys, packed sequences and left padding."""
     query, key = np.asarray([[4, 9], [5, 0]]), np.asarray([[0, 9], [1, 8], [5, 0]])
     got = bias_of(
         kind, backend, query_positions=backend.array(query), key_positions=backend.array(key)
@@ -130,11 +130,11 @@ def test_biases_of_given_positions(backend, kind):
     for a, b, h, n in np.ndindex(expected.shape):
         expected[a, b, h, n] = expected_bias(kind, int(query[a, n]), int(key[b, n]), h)
     np.testing.assert_allclose(backend.numpy(got), expected, atol=10 * backend.tolerance())
-    alone = bias_of(kind, backend, query_positions=backend.array(query[:, 0]))
+    shared = bias_of(kind, backend, query_positions=backend.array(query[:, 0]))
     expected = np.zeros((2, 2, 3))
     for a, b, h in np.ndindex(expected.shape):
         expected[a, b, h] = expected_bias(kind, int(query[a, 0]), int(query[b, 0]), h)
-    np.testing.assert_allclose(backend.numpy(alone), expected, atol=10 * backend.tolerance())
+    np.testing.assert_allclose(backend.numpy(shared), expected, atol=10 * backend.tolerance())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,8 +174,8 @@ def test_relative_positions(backend, dtype):
 
 
 def test_real_positions_have_biases_too(backend):
-    places = {"query_positions": backend.array([0.5, 2.25])}
-    got = backend.numpy(bias_of("alibi symmetric", backend, **places))
+    positions = {"query_positions": backend.array([0.5, 2.25])}
+    got = backend.numpy(bias_of("alibi symmetric", backend, **positions))
     np.testing.assert_allclose(got[0, 1], [-1.75 * s for s in (2**-4, 2**-8, 2**-2)], rtol=1e-6)
 
 
@@ -200,12 +200,12 @@ def test_buckets_are_exact(backend, positions, bidirectional, num_buckets, max_d
 @pytest.mark.parametrize("start", [0, 6, 2**23 - 3, -(2**25) - 1])
 @pytest.mark.parametrize("queries", [((0, 1),), ((0, 3),), ((1, 2), (4, 6))])
 def test_alibi_between_ranges_is_that_between_positions(backend, queries, start, causal):
-    """Bit by bit, also of positions that float32 does not hold."""
+    """To the bit, also at positions that are not exact in float32."""
     xp, bias = backend.xp, ALiBiBias(3, causal=causal)
     queries = tuple((first + start, last + start) for first, last in queries)
     keys = (0, 5), (7, 9)
     positions = [
-        backend.array(np.concatenate([np.arange(*own) for own in ranges]))
+        backend.array(np.concatenate([np.arange(*pair) for pair in ranges]))
         for ranges in (queries, keys)
     ]
     array_backend = get_backend(positions=positions[0]).with_dtype(xp.float32)
@@ -220,34 +220,34 @@ def test_a_bias_times_a_number(backend):
     biases = ALiBiBias(3), T5Bias(3, embeddings=table), KERPLEBias(table[0, :], table[1, :] ** 2)
     q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 3))
     for bias in biases:
-        scaled, of_lengths = -0.5 * bias, {} if bias._arrays() else {"xp": backend.xp}
+        scaled, options = -0.5 * bias, {} if bias._arrays() else {"xp": backend.xp}
         assert scaled == bias * -0.5 != bias
         assert hash(scaled) == hash(bias * -0.5)
         assert repr(scaled) == f"-0.5 * {bias!r}"
-        if of_lengths:
-            of_lengths["device"] = backend.device
-        for places in (
-            {"q_len": 5, **of_lengths},
+        if options:
+            options["device"] = backend.device
+        for arguments in (
+            {"q_len": 5, **options},
             {"query_positions": backend.array(np.arange(5))},
         ):
-            expected = -0.5 * backend.numpy(bias(**places))
-            np.testing.assert_allclose(backend.numpy(scaled(**places)), expected, rtol=1e-6)
+            expected = -0.5 * backend.numpy(bias(**arguments))
+            np.testing.assert_allclose(backend.numpy(scaled(**arguments)), expected, rtol=1e-6)
         got = scaled_dot_product_attention(*map(backend.array, (q, k, v)), bias=scaled)
-        want = scaled_dot_product_attention(q, k, v, bias=expected)
-        np.testing.assert_allclose(backend.numpy(got), want, atol=backend.tolerance("float32"))
+        desired = scaled_dot_product_attention(q, k, v, bias=expected)
+        np.testing.assert_allclose(backend.numpy(got), desired, atol=backend.tolerance("float32"))
     copied = pickle.loads(pickle.dumps(0.5 * ALiBiBias(3)))
     assert copied == 0.5 * ALiBiBias(3)
 
 
 def test_alibi_of_given_slopes(backend):
-    on = {"xp": backend.xp, "device": backend.device}
+    options = {"xp": backend.xp, "device": backend.device}
     for slopes in ([0.5, -2.0], (0.5, -2), np.asarray([0.5, -2.0])):
         bias = ALiBiBias(slopes=slopes, causal=False)
         assert bias == ALiBiBias(2, causal=False, slopes=(0.5, -2.0))
         expected = [[[-s * abs(j - i) for s in (0.5, -2.0)] for j in range(3)] for i in range(3)]
-        np.testing.assert_array_equal(backend.numpy(bias(3, **on)), expected)
-    same = ALiBiBias(slopes=alibi_slopes(6))
-    np.testing.assert_array_equal(backend.numpy(same(4, **on)), ALiBiBias(6)(4))
+        np.testing.assert_array_equal(backend.numpy(bias(3, **options)), expected)
+    default = ALiBiBias(slopes=alibi_slopes(6))
+    np.testing.assert_array_equal(backend.numpy(default(4, **options)), ALiBiBias(6)(4))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 8, 12, 16, 20, 25])
@@ -262,9 +262,9 @@ def test_alibi_slopes_of_any_number_of_heads(backend, n):
 
 
 def test_fire_takes_learned_numbers(backend):
-    one = backend.array(np.ones(2))
+    ones = backend.array(np.ones(2))
     weight, bias = backend.array(np.ones((3, 2))), backend.array(np.zeros(3))
-    network = partial(FIREBias, one, one, weight, bias)
+    network = partial(FIREBias, ones, ones, weight, bias)
     plain = network(c=0.5, threshold=2)(4)
     learned = network(c=backend.array(0.5), threshold=backend.array(2.0))(4)
     np.testing.assert_allclose(backend.numpy(learned), backend.numpy(plain), rtol=1e-6)
@@ -272,9 +272,9 @@ def test_fire_takes_learned_numbers(backend):
 
 @pytest.mark.parametrize("layer", [RelativePE(3, 4, rng=1), T5Bias(4, bidirectional=False, rng=1)])
 def test_layers_are_values(layer):
-    for twin in (eval(repr(layer)), pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
-        assert twin == layer
-        np.testing.assert_array_equal(twin(3, 5), layer(3, 5))
+    for duplicate in (eval(repr(layer)), pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
+        assert duplicate == layer
+        np.testing.assert_array_equal(duplicate(3, 5), layer(3, 5))
     assert np.std(RelativePE(500, 40, init_std=0.3, rng=0).embeddings) == pytest.approx(
         0.3, rel=0.02
     )
@@ -308,17 +308,17 @@ def test_shaws_attention_is_two_products():
 def test_half_precision_is_computed_in_float32(backend):
     far = {"query_positions": backend.array([70_000]), "key_positions": backend.array([0, 69_000])}
     for dtype in backend.half_dtypes:
-        one = backend.array(np.ones(1), dtype)
+        ones = backend.array(np.ones(1), dtype)
         weight = backend.array(np.ones((1, 1)), dtype)
-        made = (
-            (KERPLEBias(one, one)(**far), [-np.log1p(70_000), -np.log1p(1_000)]),
+        results = (
+            (KERPLEBias(ones, ones)(**far), [-np.log1p(70_000), -np.log1p(1_000)]),
             (
-                FIREBias(one, 0 * one, weight, 0 * one, c=0.1, threshold=16.0)(**far),
+                FIREBias(ones, 0 * ones, weight, 0 * ones, c=0.1, threshold=16.0)(**far),
                 [1.0, np.log1p(100) / np.log1p(7_000)],
             ),
             (alibi_bias(8, dtype=dtype, **far)[..., 2:3], [-8750.0, -125.0]),
         )
-        for got, expected in made:
+        for got, expected in results:
             assert got.dtype == dtype
             numbers = backend.numpy(got).astype("float64").ravel()
             np.testing.assert_allclose(numbers, expected, rtol=2**-7)
@@ -342,11 +342,11 @@ def test_the_lowest_integer_has_a_bucket(backend):
     "max_distance", [128, 10**6, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 2**63 + 2, 10**30]
 )
 def test_buckets_of_any_reach(backend, bidirectional, max_distance):
-    """From the nearest to the farthest integers, few at a time and many at once."""
-    farthest = 2**63 - 1 if backend.has_int64 else 2**31 - 1
+    """From the smallest to the largest integers, in small and large arrays."""
+    max_integer = 2**63 - 1 if backend.has_int64 else 2**31 - 1
     options = {"bidirectional": bidirectional, "num_buckets": 32, "max_distance": max_distance}
-    positions = [0, 1, 7, 8, 9, 15, 16, 100, 127, 128, 10**5, farthest - 1, farthest]
-    positions = [*positions, *(-p for p in positions), -farthest - 1]
+    positions = [0, 1, 7, 8, 9, 15, 16, 100, 127, 128, 10**5, max_integer - 1, max_integer]
+    positions = [*positions, *(-p for p in positions), -max_integer - 1]
     expected = [bucket_by_fractions(p, **options) for p in positions]
     for repeats in (1, 40):
         array = backend.array(np.tile(positions, (repeats, 1)))
@@ -360,9 +360,9 @@ def test_buckets_of_any_reach(backend, bidirectional, max_distance):
         got = backend.numpy(relative_position_bucket(nearly, **options))
         flat = backend.numpy(nearly).ravel().tolist()
         assert got.ravel().tolist() == [bucket_by_fractions(p, **options) for p in flat]
-    one = backend.numpy(relative_position_bucket(backend.array(-9), **options))
-    assert one.shape == ()
-    assert one == bucket_by_fractions(-9, **options)
+    single = backend.numpy(relative_position_bucket(backend.array(-9), **options))
+    assert single.shape == ()
+    assert single == bucket_by_fractions(-9, **options)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 5), (300, 400)])
@@ -379,7 +379,9 @@ def test_results_may_be_written_to(shape):
 @pytest.mark.parametrize("num_buckets", [2, 3, 31, 512, 1024])
 def test_buckets_of_any_number(num_buckets):
     options = {"num_buckets": num_buckets, "max_distance": 10**6, "bidirectional": False}
-    starts, before, last, _ = bucket_limits(num_buckets, 10**6, bidirectional=False, most=2**63 - 1)
+    starts, before, last, _ = bucket_limits(
+        num_buckets, 10**6, bidirectional=False, max_integer=2**63 - 1
+    )
     assert len(starts) == before == num_buckets - 1
     limits = [1 - start for start in reversed(starts)]
     assert limits[-1] == last
@@ -393,7 +395,7 @@ def test_buckets_of_any_number(num_buckets):
 @pytest.mark.parametrize("limit", range(2**63 - 3, 2**63 + 4))
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_a_bucket_that_begins_at_the_farthest_integers(bidirectional, limit):
-    """The least distance d of which (d / 2) ** 2 reaches max_distance / 2 is the limit."""
+    """The limit is the smallest d with (d / 2) ** 2 >= max_distance / 2."""
     options = {
         "bidirectional": bidirectional,
         "num_buckets": 4 * (1 + bidirectional),
@@ -410,8 +412,8 @@ def test_a_bucket_that_begins_at_the_farthest_integers(bidirectional, limit):
 
 @pytest.mark.parametrize("max_distance", [10**15, 10**18, 2**63 - 1])
 def test_limits_of_far_buckets_are_exact(max_distance):
-    """Each is the least distance whose power reaches that of the rule."""
-    starts, before, *_ = bucket_limits(32, max_distance, bidirectional=False, most=2**63 - 1)
+    """Each limit is the smallest distance that satisfies the rule."""
+    starts, before, *_ = bucket_limits(32, max_distance, bidirectional=False, max_integer=2**63 - 1)
     assert before == 31
     limits = [1 - start for start in reversed(starts)]
     assert limits[:16] == list(range(1, 17))
@@ -421,11 +423,11 @@ def test_limits_of_far_buckets_are_exact(max_distance):
 
 
 def test_buckets_of_any_shape():
-    """What differs in one place from consecutive positions, has more axes or no elements."""
+    """Almost consecutive positions, more axes, and no elements."""
     consecutive = np.arange(20) - np.arange(90)[:, None]
-    for place in ((89, 3), (40, 0), (0, 19), (64, 7)):
+    for index in ((89, 3), (40, 0), (0, 19), (64, 7)):
         nearly = consecutive.copy()
-        nearly[place] = 5
+        nearly[index] = 5
         expected = [bucket_by_fractions(p, bidirectional=True) for p in nearly.ravel().tolist()]
         assert relative_position_bucket(nearly).ravel().tolist() == expected
         stacked = relative_position_bucket(np.stack([nearly, nearly]))
@@ -433,14 +435,14 @@ def test_buckets_of_any_shape():
     for shape in ((0, 5), (5, 0), (0,), (2, 0, 3)):
         empty = relative_position_bucket(np.zeros(shape, dtype=int))
         assert (empty.shape, empty.dtype) == (shape, np.dtype(int))
-    farthest = relative_position_bucket(
+    last = relative_position_bucket(
         np.asarray([-1]), num_buckets=2, max_distance=2**128, bidirectional=False
     )
-    assert farthest.tolist() == [1]
+    assert last.tolist() == [1]
 
 
 def test_consecutive_positions_take_little_memory():
-    """Their buckets are looked up once for each distance, and a bias between them is a view."""
+    """Each distance is looked up once, and the bias of consecutive positions is a view."""
     relative = np.arange(500) - np.arange(400)[:, None]
     relative_position_bucket(relative)
     assert peak_memory(lambda: relative_position_bucket(relative)) < 1.8 * relative.nbytes
@@ -457,7 +459,7 @@ def test_consecutive_positions_take_little_memory():
 
 
 def test_far_queries_have_the_bias_of_their_distance():
-    """Distances that float32 does not hold are rounded once."""
+    """Distances that are not exact in float32 are rounded once."""
     for offset in (2**25 + 1, 2**24 - 1, -(2**25) - 1):
         got = alibi_bias(2, 4, 5, offset=offset, dtype=np.float32)
         for i, j in np.ndindex(4, 5):
@@ -515,7 +517,7 @@ def test_half_precision_tables_of_t5(backend):
 
 
 def test_many_buckets_take_no_more_than_few():
-    """Each was compared with all; now a distance is looked up. The limits are kept."""
+    """Distances are looked up, not compared with all limits, and limits are cached."""
     positions = np.arange(300)
     relative = positions - positions[:, None]
     for num_buckets in (32, 512):
@@ -536,9 +538,9 @@ def test_dask_keeps_the_chunks_of_relative_positions():
 
 
 def test_parameters_set_the_dtype_of_a_bias():
-    narrow, wide = np.ones(2, dtype="float32"), np.ones(2)
-    assert KERPLEBias(narrow, wide)(3).dtype == np.float32
-    network = (narrow, narrow, np.ones((2, 2), dtype="float32"), narrow)
+    single, double = np.ones(2, dtype="float32"), np.ones(2)
+    assert KERPLEBias(single, double)(3).dtype == np.float32
+    network = (single, single, np.ones((2, 2), dtype="float32"), single)
     bias = FIREBias(*network, c=np.asarray(0.1), threshold=np.float64(2))
     assert bias(3).dtype == np.float32
 
@@ -552,24 +554,24 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
     if not (backend.reads_values and get_backend(near=near).is_on_host(near)):
         return
     unsigned = "uint64" if backend.has_int64 else "uint32"
-    most = 2 ** (64 if backend.has_int64 else 32) - 1
+    max_value = 2 ** (64 if backend.has_int64 else 32) - 1
     beyond = [np.asarray([5, far + 1]), np.asarray([-far - 1, 5])]
     if hasattr(backend.xp, unsigned):
-        beyond.append(np.asarray([5, most], dtype=unsigned))
-    what = f"_positions` must hold positions within {far}, so that int"
-    for places in map(backend.array, beyond):
-        for q, k in ((places, near), (near, places)):
-            with pytest.raises(ValueError, match=what):
+        beyond.append(np.asarray([5, max_value], dtype=unsigned))
+    requirement = f"_positions` must hold positions within {far}, so that int"
+    for positions in map(backend.array, beyond):
+        for q, k in ((positions, near), (near, positions)):
+            with pytest.raises(ValueError, match=requirement):
                 relative_positions(q, k)
             for kind in KINDS:
-                with pytest.raises(ValueError, match=what):
+                with pytest.raises(ValueError, match=requirement):
                     bias_of(kind, backend, query_positions=q, key_positions=k)
 
 
 def test_half_precision_hides_no_far_key():
-    one = np.ones((1, 1, 1, 8), dtype=np.float16)
+    ones = np.ones((1, 1, 1, 8), dtype=np.float16)
     p, r = np.ones(1, dtype=np.float16), np.full(1, 2, dtype=np.float16)
     options = {"positions": np.asarray([300]), "key_positions": np.asarray([0])}
     options |= {"feature_axis": -1, "seq_axis": -2}
-    far = scaled_dot_product_attention(one, one, one, bias=KERPLEBias(p, r, "power"), **options)
-    np.testing.assert_array_equal(far, one)  # the only key, 300 positions away
+    far = scaled_dot_product_attention(ones, ones, ones, bias=KERPLEBias(p, r, "power"), **options)
+    np.testing.assert_array_equal(far, ones)  # the only key, 300 positions away

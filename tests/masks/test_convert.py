@@ -1,4 +1,4 @@
-"""Mask values inside the attention of other frameworks, and masks that come from them."""
+"""Masks in the attention of other frameworks, and masks of other frameworks."""
 
 import numpy as np
 import pytest
@@ -50,37 +50,37 @@ def random_arrays(q_len, k_len):
     ]
 
 
-def assert_close_where_seen(theirs, ours, mask, q_len, k_len):
+def assert_close_where_visible(theirs, ours, mask, q_len, k_len):
     """Compare outputs (batch, heads, query, head) of queries that see a key.
 
-    The others are zeros here; PyTorch may give NaN for them, and JAX and Keras give the average.
+    The output of fully masked queries is 0, in PyTorch perhaps NaN, in JAX and Keras the average.
     """
-    seen = ~np.broadcast_to(fully_masked_rows(mask.dense(q_len, k_len)), (q_len, 2)).T
-    assert seen.any()
-    theirs, ours = (np.asarray(output).swapaxes(1, 2)[seen] for output in (theirs, ours))
+    is_visible = ~np.broadcast_to(fully_masked_rows(mask.dense(q_len, k_len)), (q_len, 2)).T
+    assert is_visible.any()
+    theirs, ours = (np.asarray(output).swapaxes(1, 2)[is_visible] for output in (theirs, ours))
     np.testing.assert_allclose(theirs, ours, atol=2e-6)
 
 
 def attention(q, k, v, **options):
     if options["mask"] == CASES["union"][0]:
-        options["offset"] = k.shape[-2] - q.shape[-2]  # which padding with others asks for
+        options["offset"] = k.shape[-2] - q.shape[-2]  # required for padding with another mask
     return scaled_dot_product_attention(q, k, v, feature_axis=-1, seq_axis=-2, **options)
 
 
 def attention_of_torch(arrays, convert, added):
     import torch
 
-    given = convert(torch, torch.float32)
-    given = given if added is None else given + torch.as_tensor(added)
+    mask = convert(torch, torch.float32)
+    mask = mask if added is None else mask + torch.as_tensor(added)
     arrays = map(torch.as_tensor, arrays)
-    return torch.nn.functional.scaled_dot_product_attention(*arrays, attn_mask=given).numpy()
+    return torch.nn.functional.scaled_dot_product_attention(*arrays, attn_mask=mask).numpy()
 
 
 def attention_of_jax(arrays, convert, added):
     import jax
 
-    given = convert(jax.numpy, jax.numpy.float32)
-    options = {"mask": given} if given.dtype == bool else {"bias": given}
+    mask = convert(jax.numpy, jax.numpy.float32)
+    options = {"mask": mask} if mask.dtype == bool else {"bias": mask}
     if added is not None:
         options["bias"] = options.get("bias", 0.0) + added
     arrays = (array.swapaxes(1, 2) for array in arrays)  # (batch, seq, heads, head)
@@ -93,24 +93,24 @@ def attention_of_onnx_runtime(arrays, convert, added):
     import onnxruntime as runtime
     from onnx import helper
 
-    given = convert(np, np.float32)
-    given = given if added is None else given + added
-    named = dict(zip(("Q", "K", "V", "attn_mask"), (*arrays, given), strict=True))
+    mask = convert(np, np.float32)
+    mask = mask if added is None else mask + added
+    inputs_by_name = dict(zip(("Q", "K", "V", "attn_mask"), (*arrays, mask), strict=True))
     inputs = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
         )
-        for name, array in named.items()
+        for name, array in inputs_by_name.items()
     ]
     output = helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)
-    node = helper.make_node("Attention", list(named), ["Y"])
+    node = helper.make_node("Attention", list(inputs_by_name), ["Y"])
     graph = helper.make_graph([node], "attention", inputs, [output])
     opsets = [helper.make_opsetid("", 23)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
     session = runtime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return session.run(None, named)[0]
+    return session.run(None, inputs_by_name)[0]
 
 
 FRAMEWORKS = {
@@ -144,7 +144,9 @@ def test_attention_of_other_frameworks(framework, case, kind):
         return mask_to_bias(~to_attend(mask, q_len, k_len, xp=xp), dtype)
 
     theirs = FRAMEWORKS[framework](arrays, convert, added)
-    assert_close_where_seen(theirs, attention(*arrays, mask=mask, bias=added), mask, q_len, k_len)
+    assert_close_where_visible(
+        theirs, attention(*arrays, mask=mask, bias=added), mask, q_len, k_len
+    )
 
 
 @of_each_framework
@@ -160,7 +162,7 @@ def test_queries_at_other_positions_than_the_last_in_other_frameworks(framework)
 @pytest.mark.library("jax", "keras")
 @pytest.mark.parametrize("case", CASES)
 def test_attention_of_keras(monkeypatch, tmp_path, case):
-    """Its layer projects queries, keys and values, and the output, by weights that are given."""
+    """The layer of Keras projects queries, keys, values and outputs."""
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     import keras
@@ -186,15 +188,15 @@ def test_attention_of_keras(monkeypatch, tmp_path, case):
         for x, weight in zip((queries, keys, keys), weights, strict=False)
     ]
     ours = np.einsum("bhsd,hdf->bsf", attention(*projected, mask=mask), weights[-1])
-    assert_close_where_seen(theirs[:, None], ours[:, None], mask, q_len, k_len)
+    assert_close_where_visible(theirs[:, None], ours[:, None], mask, q_len, k_len)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_there_and_back(backend, case):
     mask, q_len, k_len = CASES[case]
-    place = {"xp": backend.xp, "device": backend.device}
+    options = {"xp": backend.xp, "device": backend.device}
     dense = mask.dense(q_len, k_len)
-    attend = to_attend(mask, q_len, k_len, **place)
+    attend = to_attend(mask, q_len, k_len, **options)
     assert attend.shape == (dense.shape[2], 1, q_len, k_len)
     np.testing.assert_array_equal(backend.numpy(attend)[:, 0], ~dense.transpose(2, 0, 1))
     np.testing.assert_array_equal(backend.numpy(from_attend(attend)), dense)
@@ -216,12 +218,12 @@ def test_arrays_of_a_mask_tell_the_library(backend):
 
 
 def test_arrays_are_converted(backend):
-    both = CASES["union"][0].dense(4, 6)
-    for dense in (both, both[:, :, 0], both[:, :, :1]):
+    union = CASES["union"][0].dense(4, 6)
+    for dense in (union, union[:, :, 0], union[:, :, :1]):
         array = backend.array(dense)
-        whole = dense.reshape(4, 6, -1)
+        expected = dense.reshape(4, 6, -1)
         attend = to_attend(array)
-        np.testing.assert_array_equal(backend.numpy(attend)[:, 0], ~whole.transpose(2, 0, 1))
+        np.testing.assert_array_equal(backend.numpy(attend)[:, 0], ~expected.transpose(2, 0, 1))
         assert attend.shape[1] == 1
     padding = create_padding_mask([2, 4], 4)
     assert to_attend(padding).shape == (2, 1, 1, 4)
@@ -230,17 +232,17 @@ def test_arrays_are_converted(backend):
 def test_from_attend_of_two_three_and_four_axes(backend):
     attend = np.random.default_rng(0).random((2, 1, 3, 4)) < 0.5
     expected = ~attend[:, 0].transpose(1, 2, 0)
-    for given_axes, hidden in (
+    for array, hidden in (
         (attend, expected),
         (attend[:, 0], expected),
         (attend[:1, 0], expected[..., :1]),
         (attend[1, 0], expected[..., 1:]),
     ):
-        np.testing.assert_array_equal(backend.numpy(from_attend(backend.array(given_axes))), hidden)
+        np.testing.assert_array_equal(backend.numpy(from_attend(backend.array(array))), hidden)
 
 
 def tokenized(lengths, seq, side):
-    """Return the attention mask that a tokenizer makes, ones at tokens."""
+    """Return the attention mask of a tokenizer, with ones at tokens."""
     rows = [[1] * n + [0] * (seq - n) for n in lengths]
     return np.asarray([row if side == "right" else row[::-1] for row in rows])
 
@@ -251,9 +253,9 @@ def tokenized(lengths, seq, side):
     dtype=st.sampled_from(["bool", "uint8", "int32", "int64"]),
 )
 def test_attention_masks_of_tokenizers(backend, lengths, side, dtype):
-    given_mask = backend.array(tokenized(lengths, 5, side), dtype)
+    attention_mask = backend.array(tokenized(lengths, 5, side), dtype)
     expected = PaddingMask(lengths, side)
-    mask = PaddingMask.from_attention_mask(given_mask, side=side)
+    mask = PaddingMask.from_attention_mask(attention_mask, side=side)
     assert mask.side == side
     np.testing.assert_array_equal(backend.numpy(mask.lengths), lengths)
     np.testing.assert_array_equal(backend.numpy(mask.dense(2, 5)), expected.dense(2, 5))
@@ -263,17 +265,17 @@ def test_attention_masks_of_tokenizers(backend, lengths, side, dtype):
 
 
 def padding_by_sum(attention_mask):
-    """Give the lengths of a mask whose ones need not be where they should."""
+    """Return the lengths from an attention mask, which may have its padding on the wrong side."""
     return PaddingMask.from_attention_mask(attention_mask).lengths
 
 
 @pytest.mark.parametrize(
     "wrong",
     [[[0, 1, 1]], [[1, 0, 1]], [[2, 1, 0]]],
-    ids=["the other side", "a gap", "numbers other than 0 and 1"],
+    ids=["wrong side", "a gap", "numbers other than 0 and 1"],
 )
 def test_attention_masks_are_checked_where_they_can_be_read(backend, wrong):
-    given_mask = backend.array(wrong)
+    attention_mask = backend.array(wrong)
     if backend.name == "dask":
         import dask
 
@@ -281,23 +283,23 @@ def test_attention_masks_are_checked_where_they_can_be_read(backend, wrong):
             pytest.fail("the values were computed")
 
         with dask.config.set(scheduler=computed):
-            lengths = padding_by_sum(given_mask)
+            lengths = padding_by_sum(attention_mask)
         np.testing.assert_array_equal(lengths.compute(), np.sum(wrong, axis=1))
         return
     if backend.name.startswith("jax"):
         import jax
 
-        lengths = jax.jit(padding_by_sum)(given_mask)
+        lengths = jax.jit(padding_by_sum)(attention_mask)
         np.testing.assert_array_equal(backend.numpy(lengths), np.sum(wrong, axis=1))
     with pytest.raises(ValueError, match="`attention_mask` must"):
-        padding_by_sum(given_mask)
+        padding_by_sum(attention_mask)
 
 
 @pytest.mark.library("jax")
 def test_an_attention_mask_inside_jit():
     import jax
 
-    given_mask = tokenized([2, 4], 4, "left")
+    tokens = tokenized([2, 4], 4, "left")
 
     @jax.jit
     def attend(attention_mask):
@@ -305,24 +307,24 @@ def test_an_attention_mask_inside_jit():
         return to_attend(mask, 4)
 
     expected = CausalMask() | PaddingMask([2, 4], "left")
-    np.testing.assert_array_equal(attend(given_mask), to_attend(expected, 4))
+    np.testing.assert_array_equal(attend(tokens), to_attend(expected, 4))
 
 
 @pytest.mark.library("dask")
 def test_an_attention_mask_whose_lengths_dask_does_not_know():
     from dask import array
 
-    whole = tokenized([2, 0, 3], 3, "right")
-    rows = array.from_array(whole)[array.from_array(whole).sum(axis=1) > 0]
+    attention_mask = tokenized([2, 0, 3], 3, "right")
+    rows = array.from_array(attention_mask)[array.from_array(attention_mask).sum(axis=1) > 0]
     mask = PaddingMask.from_attention_mask(rows)
     np.testing.assert_array_equal(mask.dense(1, 3).compute(), PaddingMask([2, 3]).dense(1, 3))
-    columns = array.from_array(whole)[:, array.from_array(whole).sum(axis=0) > 0]
+    columns = array.from_array(attention_mask)[:, array.from_array(attention_mask).sum(axis=0) > 0]
     lengths = PaddingMask.from_attention_mask(columns).lengths
     np.testing.assert_array_equal(lengths.compute(), [2, 0, 3])
 
 
 def test_blocks_of_keys_are_in_ascending_order_and_whole_where_all_see_them(backend):
-    """Without reading lengths that are on a device, as far as the other rule hides nothing."""
+    """Lengths on a device are not read: only the causal mask gives full blocks."""
     mask = CausalMask() & PaddingMask(backend.array([0]))
     tables = to_block_ranges(mask, 80, block_size=2)
     np.testing.assert_array_equal(tables.full_kv_num_blocks[0, 0], np.arange(40))
@@ -339,7 +341,7 @@ def test_an_attention_mask_without_tokens_or_sequences():
 
 @st.composite
 def random_masks(draw):
-    """Draw a mask value of up to 12 keys, combined or not."""
+    """Draw a mask of up to 12 keys, combined or not."""
     small = st.integers(0, 4)
     lengths = st.lists(st.integers(0, 4), min_size=2, max_size=2)
     rules = st.one_of(
@@ -357,8 +359,8 @@ def random_masks(draw):
     return draw(st.sampled_from([mask, ~mask, mask | other, mask & other, mask & ~other]))
 
 
-def listed(tables):
-    """Return the partial and the whole blocks of each sequence and block of queries."""
+def partial_and_full(tables):
+    """Return the partial and full blocks of each sequence and block of queries."""
     batch, _, rows = tables.kv_num_blocks.shape
     pairs = tables[:2], tables[2:]
     return [
@@ -381,23 +383,23 @@ def test_blocks_are_seen_in_part_or_as_a_whole(mask, k_len, queries, block_size)
     q_len = last + 1 - offset
     tables = to_block_ranges(mask, q_len, k_len, block_size=block_size, offset=offset)
     visible = ~mask.dense(q_len, k_len, offset=offset)
-    found = listed(tables)
+    blocks = partial_and_full(tables)
     assert all(table.dtype == np.int32 for table in tables)
     assert tables.kv_indices.shape[2:] == (-(-q_len // block_size), -(-k_len // block_size))
     for b in range(visible.shape[2]):
         for i, start in enumerate(range(0, q_len, block_size)):
-            part, whole = found[b if len(found) > 1 else 0][i]
+            partial, full = blocks[b if len(blocks) > 1 else 0][i]
             for j, first in enumerate(range(0, k_len, block_size)):
                 block = visible[start : start + block_size, first : first + block_size, b]
-                is_whole = block.shape == (block_size, block_size) and block.all()
-                assert (j in whole) == is_whole
-                assert (j in part) == (block.any() and not is_whole)
+                is_full = block.shape == (block_size, block_size) and block.all()
+                assert (j in full) == is_full
+                assert (j in partial) == (block.any() and not is_full)
 
 
 def test_blocks_of_several_sequences():
     mask = CausalMask() | PaddingMask([4, 1])
     tables = to_block_ranges(mask, 6, block_size=2)
-    assert listed(tables) == [
+    assert partial_and_full(tables) == [
         [([0], []), ([1], [0]), ([], [0, 1])],
         [([0], []), ([0], []), ([0], [])],
     ]
@@ -405,11 +407,11 @@ def test_blocks_of_several_sequences():
 
 def test_blocks_do_not_need_values(backend):
     mask = CausalMask() | PaddingMask(backend.array([3, 1]))
-    found = listed(to_block_ranges(mask, 4, block_size=2))
+    blocks = partial_and_full(to_block_ranges(mask, 4, block_size=2))
     if backend.name == "numpy":
-        assert found == [[([0], []), ([1], [0])], [([0], []), ([0], [])]]
+        assert blocks == [[([0], []), ([1], [0])], [([0], []), ([0], [])]]
     else:
-        assert found == [[([0], []), ([0, 1], [])]]
+        assert blocks == [[([0], []), ([0, 1], [])]]
 
 
 @pytest.mark.library("torch")
@@ -419,12 +421,12 @@ def test_flex_attention_takes_the_blocks():
 
     mask = CausalMask() | SlidingWindowMask(200, 0) | PaddingMask([500, 380])
 
-    def seen(b, _, q, k):
+    def mask_mod(b, _, q, k):
         return (k <= q) & (k >= q - 200) & (k < torch.asarray([500, 380])[b])
 
     tables = map(torch.asarray, to_block_ranges(mask, 512, block_size=64))
-    ours = BlockMask.from_kv_blocks(*tables, BLOCK_SIZE=64, mask_mod=seen)
-    theirs = create_block_mask(seen, 2, 1, 512, 512, device="cpu", BLOCK_SIZE=64)
+    ours = BlockMask.from_kv_blocks(*tables, BLOCK_SIZE=64, mask_mod=mask_mod)
+    theirs = create_block_mask(mask_mod, 2, 1, 512, 512, device="cpu", BLOCK_SIZE=64)
     assert torch.equal(ours.to_dense(), theirs.to_dense())
     for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name))

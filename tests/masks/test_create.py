@@ -57,8 +57,8 @@ def test_cached_keys_see_the_tail_of_the_full_mask(past, new):
 
 @given(lengths=lengths_strategy, side=st.sampled_from(["left", "right"]), first=st.booleans())
 def test_padding_mask_element_by_element(backend, lengths, side, first):
-    for given_lengths in (backend.array(lengths), backend.array(lengths, "uint8")):
-        mask = create_padding_mask(given_lengths, 6, side=side, batch_first=first)
+    for array in (backend.array(lengths), backend.array(lengths, "uint8")):
+        mask = create_padding_mask(array, 6, side=side, batch_first=first)
         got = backend.numpy(mask)
         assert got.dtype == bool
         assert got.shape == ((len(lengths), 6, 1) if first else (1, 6, len(lengths)))
@@ -87,9 +87,9 @@ def test_narrow_lengths_do_not_wrap(backend, dtype):
 def test_causal_and_padding_combine(backend):
     causal = create_causal_mask(5, xp=backend.xp, device=backend.device)
     padding = create_padding_mask(backend.array([3, 4]), 5)
-    both = backend.numpy(combine_masks(None, causal, None, padding))
-    assert both.shape == (5, 5, 2)
-    np.testing.assert_array_equal(both, backend.numpy(causal) | backend.numpy(padding))
+    mask = backend.numpy(combine_masks(None, causal, None, padding))
+    assert mask.shape == (5, 5, 2)
+    np.testing.assert_array_equal(mask, backend.numpy(causal) | backend.numpy(padding))
     np.testing.assert_array_equal(backend.numpy(combine_masks(causal)), backend.numpy(causal))
 
 
@@ -127,14 +127,14 @@ def test_fully_masked_rows(backend):
 
 @given(order=st.permutations(range(4)))
 def test_a_mask_of_two_axes_is_of_queries_and_keys(backend, order):
-    """Also where the batch is as long as the queries, and the last axes would line up."""
+    """The batch size equals the number of queries: the last axes alone are ambiguous."""
     rng = np.random.default_rng(0)
-    own, all_keys = rng.random((4, 4)) < 0.5, np.zeros((4, 1), dtype=bool)
-    whole, padding = rng.random((4, 4, 4)) < 0.3, create_padding_mask([4, 3, 2, 1], 4)
-    masks = [own, all_keys, whole, padding]
+    pairs, all_keys = rng.random((4, 4)) < 0.5, np.zeros((4, 1), dtype=bool)
+    batched, padding = rng.random((4, 4, 4)) < 0.3, create_padding_mask([4, 3, 2, 1], 4)
+    masks = [pairs, all_keys, batched, padding]
     got = backend.numpy(combine_masks(*(backend.array(masks[i]) for i in order)))
     expected = [
-        [[own[q, k] or whole[q, k, b] or k >= 4 - b for b in range(4)] for k in range(4)]
+        [[pairs[q, k] or batched[q, k, b] or k >= 4 - b for b in range(4)] for k in range(4)]
         for q in range(4)
     ]
     np.testing.assert_array_equal(got, expected)
@@ -143,12 +143,12 @@ def test_a_mask_of_two_axes_is_of_queries_and_keys(backend, order):
 def test_own_mask_hides_from_queries_in_an_attention(backend):
     rng = np.random.default_rng(0)
     q, k, v = (backend.array(x) for x in rng.standard_normal((3, 2, 4, 4)))
-    own = np.asarray([[i < j or (i, j) == (3, 0) for j in range(4)] for i in range(4)])
+    pairs = np.asarray([[i < j or (i, j) == (3, 0) for j in range(4)] for i in range(4)])
     causal = create_causal_mask(4, xp=backend.xp, device=backend.device)
-    mask = combine_masks(causal, backend.array(own))
+    mask = combine_masks(causal, backend.array(pairs))
     got = scaled_dot_product_attention(q, k, v, mask=mask)
-    expected = scaled_dot_product_attention(q, k, v, mask=backend.array(own))
-    np.testing.assert_array_equal(backend.numpy(mask)[..., 0], own)
+    expected = scaled_dot_product_attention(q, k, v, mask=backend.array(pairs))
+    np.testing.assert_array_equal(backend.numpy(mask)[..., 0], pairs)
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
 
 
@@ -161,21 +161,21 @@ def test_masks_of_as_many_axes_line_up(backend):
 
 
 def test_other_orders_of_axes_are_refused():
-    """What the documentation says to pass gives the mask that was meant."""
+    """The remedies in the documentation give the intended mask."""
     causal = create_causal_mask(4)
     padding = create_padding_mask([2, 4], 4)
     attention_mask = np.asarray([[1, 1, 0, 0], [1, 1, 1, 1]])
     for mask in (attention_mask == 0, padding[0]):
         with pytest.raises(ValueError, match=r"as \(query, key\) and \(query, key, batch\)"):
             combine_masks(causal, mask)
-    for read in ((attention_mask == 0).T[None], padding[0][None]):
-        np.testing.assert_array_equal(combine_masks(causal, read), causal | padding)
+    for remedy in ((attention_mask == 0).T[None], padding[0][None]):
+        np.testing.assert_array_equal(combine_masks(causal, remedy), causal | padding)
     short = create_causal_mask(4, k_len=3)
     keys_first = (np.arange(12).reshape(4, 3) % 5 == 0).T
     with pytest.raises(ValueError, match=r"as \(query, key\) and \(query, key, batch\)"):
         combine_masks(short, keys_first)
-    read = combine_masks(short, keys_first.T)
-    np.testing.assert_array_equal(read[..., 0], short[..., 0] | keys_first.T)
+    remedy = combine_masks(short, keys_first.T)
+    np.testing.assert_array_equal(remedy[..., 0], short[..., 0] | keys_first.T)
 
 
 @pytest.mark.parametrize("kind", ["mask", "bias"])
@@ -185,15 +185,15 @@ def test_scores_of_another_layout_are_moved(kind, lengths):
     queries, keys = lengths
     q = rng.standard_normal((2, queries, 4, 6))  # (head, query, heads, batch)
     k, v = rng.standard_normal((2, 2, keys, 4, 6))
-    given = rng.standard_normal((6, 4, queries, keys))  # (batch, heads, query, key)
-    given = given < 0 if kind == "mask" else given
+    array = rng.standard_normal((6, 4, queries, keys))  # (batch, heads, query, key)
+    array = array < 0 if kind == "mask" else array
     axes = {"feature_axis": 0, "seq_axis": 1}
     with pytest.raises(ValueError, match="queries on axis 0, keys on axis 1"):
-        scaled_dot_product_attention(q, k, v, **{kind: given}, **axes)
-    read = np.permute_dims(given, (2, 3, 1, 0))
-    got = scaled_dot_product_attention(q, k, v, **{kind: read}, **axes)
+        scaled_dot_product_attention(q, k, v, **{kind: array}, **axes)
+    remedy = np.permute_dims(array, (2, 3, 1, 0))
+    got = scaled_dot_product_attention(q, k, v, **{kind: remedy}, **axes)
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
-    expected = scaled_dot_product_attention(*moved, **{kind: given}, feature_axis=-1, seq_axis=-2)
+    expected = scaled_dot_product_attention(*moved, **{kind: array}, feature_axis=-1, seq_axis=-2)
     np.testing.assert_allclose(got, np.permute_dims(expected, (3, 2, 1, 0)), atol=1e-14)
 
 
@@ -204,8 +204,8 @@ def test_mask_of_this_library_in_another_layout():
     layout = {"feature_axis": -1, "seq_axis": -2}
     with pytest.raises(ValueError, match="queries on axis 2, keys on axis 3"):
         scaled_dot_product_attention(q, k, v, mask=mask, **layout)
-    read = np.permute_dims(mask, (2, 0, 1))[:, None]
-    got = scaled_dot_product_attention(q, k, v, mask=read, **layout)
+    remedy = np.permute_dims(mask, (2, 0, 1))[:, None]
+    got = scaled_dot_product_attention(q, k, v, mask=remedy, **layout)
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
     axes = {"feature_axis": 0, "seq_axis": 1}
     expected = scaled_dot_product_attention(*moved, mask=mask[:, :, None, :], **axes)
@@ -215,8 +215,7 @@ def test_mask_of_this_library_in_another_layout():
 def test_lengths_above_are_found_where_values_can_be_read(backend):
     lengths = backend.array([9, 2])
     if not (backend.reads_values and get_backend(lengths=lengths).is_on_host(lengths)):
-        # Neither dask nor a traced function has the values, and a device is not waited for; the
-        # mask hides nothing then.
+        # Values in a dask array, in a trace and on a device are not checked: no key is hidden.
         mask = create_padding_mask(lengths, 4)
         np.testing.assert_array_equal(backend.numpy(mask)[0, :, 0], [False] * 4)
         return

@@ -1,4 +1,4 @@
-"""Mask values: rule, array and key ranges agree, and they combine, compare and print."""
+"""Masks: rule, array and key ranges agree, and masks combine, compare and print."""
 
 import copy
 import inspect
@@ -49,7 +49,7 @@ from samples import MASKS, Pair
 @pytest.fixture(autouse=True, scope="module")
 def _few_pairs_are_compared_as_many_are():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "_FEWEST_PAIRS", 1)
+        patch.setattr(points, "_MIN_PAIRS_TO_CONVERT", 1)
         yield
 
 
@@ -78,19 +78,19 @@ EXAMPLES = [
         getattr(pe, kind)(**values)
         for kind, sample in MASKS.items()
         for values in sample.values
-        if kind != "FunctionMask"  # whose repr is that of the function
+        if kind != "FunctionMask"  # its repr depends on the function
     ),
 ]
 EXAMPLES = list(dict.fromkeys(EXAMPLES))
 
 
-def format_value(ranges, size):
-    """Return which numbers below `size` ranges hold."""
+def contained(ranges, size):
+    """Return, for each number below `size`, whether ranges contain it."""
     inside = np.zeros(size, dtype=bool)
     for start, stop in ranges:
         assert 0 <= start < stop <= size
         inside[start:stop] = True
-    # Ascending, and apart.
+    # Ascending, with gaps.
     assert list(ranges) == sorted(ranges)
     assert all(a[1] < b[0] for a, b in pairwise(ranges))
     return inside
@@ -124,8 +124,8 @@ def test_rule_and_array_agree(backend, data, n):
     start = n - q_len if offset is None else offset
     expected = element_by_element(hides, q_len, n, start)
 
-    own = {} if mask._arrays() else {"xp": backend.xp, "device": backend.device}
-    dense = backend.numpy(mask.dense(q_len, n, offset=offset, **own))
+    options = {} if mask._arrays() else {"xp": backend.xp, "device": backend.device}
+    dense = backend.numpy(mask.dense(q_len, n, offset=offset, **options))
     assert dense.dtype == bool
     assert dense.shape == (q_len, n, BATCH if dense.shape[2] == BATCH else 1)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
@@ -141,27 +141,27 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     mask, hides = data.draw(masks(n, depth=3))
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
-    visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._visible_keys(((start, stop),), n)
-    assert seen.any_query == mask.key_ranges(start, stop, n)
-    assert not (visible.any(axis=(0, 2)) & ~format_value(seen.any_query, n)).any()
-    assert visible.all(axis=(0, 2))[format_value(seen.every_query, n)].all()
+    is_visible = ~element_by_element(hides, stop - start, n, start)
+    keys = mask._visible_keys(((start, stop),), n)
+    assert keys.any_query == mask.key_ranges(start, stop, n)
+    assert not (is_visible.any(axis=(0, 2)) & ~contained(keys.any_query, n)).any()
+    assert is_visible.all(axis=(0, 2))[contained(keys.every_query, n)].all()
 
 
-# But those of a number for each position, or of a user's function.
+# Except masks with an entry for each position, and functions.
 anywhere = sorted(MASKS.keys() - {"FunctionMask", "ListMask", "NeighbourhoodMask", "SegmentMask"})
 
 
 @given(data=st.data(), n=st.integers(1, 6), q_len=st.integers(1, 9), start=st.integers(-9, 12))
 def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
-    """And more than there are keys."""
+    """There may be more queries than keys."""
     mask, hides = data.draw(masks(n, kinds=anywhere))
     expected = element_by_element(hides, q_len, n, start)
     dense = mask.dense(q_len, n, offset=start)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
-    seen = mask._visible_keys(((start, start + q_len),), n)
-    assert not (~expected.all(axis=(0, 2)) & ~format_value(seen.any_query, n)).any()
-    assert not expected[:, format_value(seen.every_query, n)].any()
+    keys = mask._visible_keys(((start, start + q_len),), n)
+    assert not (~expected.all(axis=(0, 2)) & ~contained(keys.any_query, n)).any()
+    assert not expected[:, contained(keys.every_query, n)].any()
 
 
 single = sorted(name for name, sample in MASKS.items() if sample.is_tight)
@@ -172,15 +172,15 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     mask, hides = data.draw(masks(n, kinds=single, depth=0))
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
-    visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._visible_keys(((start, stop),), n)
-    np.testing.assert_array_equal(format_value(seen.any_query, n), visible.any(axis=(0, 2)))
-    np.testing.assert_array_equal(format_value(seen.every_query, n), visible.all(axis=(0, 2)))
+    is_visible = ~element_by_element(hides, stop - start, n, start)
+    keys = mask._visible_keys(((start, stop),), n)
+    np.testing.assert_array_equal(contained(keys.any_query, n), is_visible.any(axis=(0, 2)))
+    np.testing.assert_array_equal(contained(keys.every_query, n), is_visible.all(axis=(0, 2)))
 
 
 @given(data=st.data(), n=st.integers(1, 12))
 def test_key_ranges_of_dilation_and_segments(data, n):
-    """One range from the first to the last key of each document, or of all keys."""
+    """One range from the first to the last visible key, of each document or of all keys."""
     mask, hides = data.draw(masks(n, kinds=["DilatedMask", "SegmentMask"], depth=0))
     position = data.draw(st.integers(0, n - 1))
     visible = ~element_by_element(hides, 1, n, position)[0]
@@ -202,7 +202,7 @@ def test_key_ranges_of_dilation_and_segments(data, n):
 @pytest.mark.parametrize("queries", [(310, 311), (300, 320), (-9, 2)])
 def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
     q, ranges = np.arange(*queries), [(0, 2), (5, 6), (6, 8), (100, 400), (500, 501)]
-    k = np.concat([np.arange(*own) for own in ranges])
+    k = np.concat([np.arange(*pair) for pair in ranges])
     hidden = mask._between(
         index_ranges(queries), index_ranges(*ranges), ImplicitPositions(0, 501), get_backend(q=q)
     )
@@ -214,14 +214,14 @@ def test_documents_of_keys_of_several_ranges(backend, shape):
     ids = np.random.default_rng(0).integers(-1, 3, shape)
     mask, array_backend = SegmentMask(ids), get_backend(q=backend.array([0]))
     for ranges in ([(0, 2), (100, 400)], [(0, 2), (5, 6), (100, 400)]):
-        k = np.concat([np.arange(*own) for own in ranges])
+        k = np.concat([np.arange(*pair) for pair in ranges])
         hidden = mask._between(
             index_ranges((310, 320)),
             index_ranges(*ranges),
             ImplicitPositions(0, 501),
             array_backend,
         )
-        of_query, of_key = (ids.reshape(501, -1)[at] for at in (np.arange(310, 320), k))
+        of_query, of_key = (ids.reshape(501, -1)[rows] for rows in (np.arange(310, 320), k))
         expected = (of_query[:, None] != of_key) | (of_query[:, None] < 0)
         np.testing.assert_array_equal(backend.numpy(hidden), expected)
 
@@ -238,12 +238,12 @@ def test_documents_of_positions_in_any_order(backend):
 
 
 def test_neighbours_are_told_apart_at_any_position():
-    """Positions are compared as numbers of 8 bits, counted from the first key."""
+    """Positions are compared as integers of 8 bits, relative to the first key."""
     for start in range(0, 300, 7):
-        at = np.arange(start, start + 50)
-        hidden = (CausalMask() | SlidingWindowMask(3, 0))(at[:, None], at[None, :])
-        between = at[:, None] - at[None, :]
-        np.testing.assert_array_equal(hidden, (between < 0) | (between > 3))
+        positions = np.arange(start, start + 50)
+        hidden = (CausalMask() | SlidingWindowMask(3, 0))(positions[:, None], positions[None, :])
+        distance = positions[:, None] - positions[None, :]
+        np.testing.assert_array_equal(hidden, (distance < 0) | (distance > 3))
 
 
 WINDOWS = [
@@ -259,8 +259,8 @@ WINDOWS = [
 
 @given(parts=st.lists(st.sampled_from([*WINDOWS, ChunkedMask(3)]), min_size=2, max_size=4))
 def test_windows_that_are_joined_hide_what_they_hide_one_by_one(parts):
-    at = np.random.default_rng(0).permutation(12) * 3
-    q, k = at[:, None], at[None, :]
+    positions = np.random.default_rng(0).permutation(12) * 3
+    q, k = positions[:, None], positions[None, :]
     expected = np.zeros((12, 12), dtype=bool)
     for part in parts:
         expected |= part(q, k)
@@ -268,15 +268,15 @@ def test_windows_that_are_joined_hide_what_they_hide_one_by_one(parts):
 
 
 def test_windows_that_are_joined_are_evaluated_once(monkeypatch):
-    joined = []
+    windows = []
 
     def hides_outside(q, k, window):
-        joined.append(window)
+        windows.append(window)
         return points.hides_outside(q, k, window)
 
     monkeypatch.setattr(mask_module, "hides_outside", hides_outside)
     (CausalMask() | SlidingWindowMask(5, 2) | SlidingWindowMask(3, 8)).dense(4)
-    assert joined == [(3, 0)]
+    assert windows == [(3, 0)]
 
 
 def test_small_numbers_are_compared():
@@ -291,12 +291,12 @@ def test_small_numbers_are_compared():
         assert compared(queries, keys) == expected
         assert compared(queries, keys, ((10**6, 10**6 + size),)) == expected
         assert compared(queries, keys, ((0, 3), (10**6, 10**6 + size)))[0][0] == np.uint32
-    # One query, keys of each query, and no key: as they are.
+    # One query, separate keys of each query, or no key: unchanged.
     for q, k in ((queries[:1], keys), (queries, np.stack([keys, keys])), (queries, keys[:0])):
         assert {x[0] for x in compared(q, k)} == {np.dtype(np.int64)}
 
 
-REACHES = [
+VISIBLE_KEYS = [
     (CausalMask(), (-3, 0), (), ()),
     (SlidingWindowMask(2, 3), (4, 6), ((2, 9),), ((3, 8),)),
     (SlidingWindowMask(None, None), (-3, -2), ((0, 20),), ((0, 20),)),
@@ -306,7 +306,7 @@ REACHES = [
     (GlobalMask([1, 0, 2, 5]), (6, 8), ((0, 3), (5, 6)), ((0, 3), (5, 6))),
     (ChunkedMask(2), (1, 3), ((0, 4),), ()),
     (ChunkedMask(2), (2, 4), ((2, 4),), ((2, 4),)),
-    # What all queries see, all sequences have to.
+    # A key in `every_query` is visible in all sequences.
     (SegmentMask([0, 7], [0, 0, 1, 1]), (2, 4), ((0, 2),), ()),
     (SegmentMask([7], [0, 0]), (1, 2), (), ()),
     (SegmentMask([[0, 7]], [[0, 0], [0, 0], [1, 1]]), (2, 3), ((0, 2),), ()),
@@ -315,7 +315,7 @@ REACHES = [
 ]
 
 
-@pytest.mark.parametrize(("mask", "queries", "any_query", "every_query"), REACHES)
+@pytest.mark.parametrize(("mask", "queries", "any_query", "every_query"), VISIBLE_KEYS)
 def test_keys_that_some_and_that_all_queries_see(mask, queries, any_query, every_query):
     assert mask.key_ranges(*queries, 20) == any_query
     assert mask._visible_keys((queries,), 20) == (any_query, every_query)
@@ -326,36 +326,36 @@ def test_key_ranges_of_a_batch_of_documents(batches):
     rng = np.random.default_rng(1)
     query, key = (rng.integers(-1, 4, (n, batch)) for n, batch in zip((3, 9), batches, strict=True))
     mask, batch = SegmentMask(query, key), max(batches)
-    for at in range(3):
-        seen = []
+    for i in range(3):
+        visible = []
         for b in range(batch):
-            own = query[at, b % batches[0]]
-            found = np.flatnonzero((key[:, b % batches[1]] == own) & (own >= 0))
-            seen += [(int(found[0]), int(found[-1]) + 1)] if len(found) else []
-        assert mask.key_ranges(6 + at, 7 + at, 9) == unite(seen)
+            document = query[i, b % batches[0]]
+            keys = np.flatnonzero((key[:, b % batches[1]] == document) & (document >= 0))
+            visible += [(int(keys[0]), int(keys[-1]) + 1)] if len(keys) else []
+        assert mask.key_ranges(6 + i, 7 + i, 9) == unite(visible)
 
 
 def test_key_ranges_of_documents_in_turn():
     mask = SegmentMask(np.arange(1000) % 3)
-    found = [mask.key_ranges(q, q + 1, 1000) for q in range(3)]
-    assert found == [((0, 1000),), ((1, 998),), ((2, 999),)]
+    ranges = [mask.key_ranges(q, q + 1, 1000) for q in range(3)]
+    assert ranges == [((0, 1000),), ((1, 998),), ((2, 999),)]
 
 
 @pytest.mark.parametrize("window", [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_key_ranges_of_rows_of_a_grid(window):
-    """Queries in one row have all keys that they see and no others, those in several whole rows."""
+    """Ranges are exact for queries in one row, and complete rows for queries in several."""
     shape = (5, 3)
     row, column = np.divmod(np.arange(15), 3)
-    near = abs(row[:, None] - row) <= window[0]
-    near &= abs(column[:, None] - column) <= window[1]
+    is_near = abs(row[:, None] - row) <= window[0]
+    is_near &= abs(column[:, None] - column) <= window[1]
     mask = NeighbourhoodMask(shape, window)
     for start in range(15):
         for stop in range(start + 1, 16):
-            expected = near[start:stop].any(axis=0)
+            expected = is_near[start:stop].any(axis=0)
             if row[start] != row[stop - 1]:
                 expected = np.repeat(expected.reshape(shape).any(axis=1), 3)
-            found = format_value(mask.key_ranges(start, stop, 15), 15)
-            np.testing.assert_array_equal(found, expected)
+            visible = contained(mask.key_ranges(start, stop, 15), 15)
+            np.testing.assert_array_equal(visible, expected)
 
 
 def test_lengths_that_the_host_does_not_know_may_be_0(backend):
@@ -376,13 +376,13 @@ def test_key_ranges_of_a_window_with_global_tokens_stay_few():
 )
 def test_key_ranges_of_dilation_end_at_keys_that_are_seen(step, k_len, start, n):
     queries = range(start, start + n)
-    seen = [k for k in range(k_len) if any((k - q) % step == 0 for q in queries)]
-    expected = ((seen[0], seen[-1] + 1),) if seen else ()
+    visible = [k for k in range(k_len) if any((k - q) % step == 0 for q in queries)]
+    expected = ((visible[0], visible[-1] + 1),) if visible else ()
     assert DilatedMask(step).key_ranges(start, start + n, k_len) == expected
 
 
 def test_key_ranges_do_not_go_through_queries_and_rows():
-    """Each of them would take minutes, or more memory than there is."""
+    """A loop would take minutes, or exceed the memory."""
     assert DilatedMask(10**10).key_ranges(0, 10**9, 10) == ((0, 10),)
     assert DilatedMask(10**10).key_ranges(5, 10**9, 10**10) == ((5, 10**9),)
     grid = NeighbourhoodMask((10**9, 10**9), 10**8)
@@ -394,7 +394,7 @@ def test_key_ranges_do_not_go_through_queries_and_rows():
     assert SegmentMask([0, 0, 1]).key_ranges(0, 10**5000, 10**5000) == ((0, 3),)
     assert SegmentMask([0, 0, 1])._visible_keys(((0, 2),), 10**5000) == (((0, 2),), ((0, 2),))
     assert NeighbourhoodMask((2,) * 40, 0).key_ranges(1, 2**40 - 1, 2**40) == ((0, 2**40),)
-    # Many rows of which a part is seen are one range.
+    # Many partly visible rows are one range.
     tall = NeighbourhoodMask((2**30, 4), (2**30, 1))
     assert tall.key_ranges(0, 1, 2**31) == ((0, 2**31),)
     assert tall.key_ranges(5, 6, 2**31 - 3) == ((0, 2**31 - 3),)
@@ -422,10 +422,10 @@ def test_key_ranges_do_not_go_through_tokens_documents_and_sequences(make):
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        found = make().key_ranges(0, 3, 3 * 10**4)
+        ranges = make().key_ranges(0, 3, 3 * 10**4)
     finally:
         sys.settrace(before)
-    assert found[0][0] == 0
+    assert ranges[0][0] == 0
     assert lines < 1000
 
 
@@ -438,7 +438,7 @@ def test_key_ranges_read_no_device(backend):
     assert PrefixMask(lengths).key_ranges(0, 1, 8) == ((0, 3 if on_host else 8),)
     tokens = GlobalMask(lengths)
     assert tokens.key_ranges(0, 1, 8) == (((2, 4),) if on_host else ((0, 8),))
-    # What is known of the other rule still counts.
+    # The ranges of the other mask are still used.
     assert (CausalMask() | PaddingMask(lengths)).key_ranges(0, 2, 8) == ((0, 2),)
 
 
@@ -490,9 +490,9 @@ def test_segments_of_queries_are_the_last_positions(backend):
     dense = backend.numpy(mask.dense(2, 5))
     np.testing.assert_array_equal(dense[:, :, 0], [[1, 0, 0, 1, 1], [1, 1, 1, 0, 0]])
     np.testing.assert_array_equal(dense, SegmentMask([0, 1, 1, 1, 2], [0, 1, 1, 2, 2]).dense(2, 5))
-    own = SegmentMask(np.asarray([1, 2]), np.asarray([0, 1, 1, 2, 2]))
-    assert own.key_ranges(3, 4, 5) == ((1, 3),)
-    assert own.key_ranges(0, 3, 5) == ()
+    mask = SegmentMask(np.asarray([1, 2]), np.asarray([0, 1, 1, 2, 2]))
+    assert mask.key_ranges(3, 4, 5) == ((1, 3),)
+    assert mask.key_ranges(0, 3, 5) == ()
 
 
 @pytest.mark.parametrize("mask", EXAMPLES, ids=repr)
@@ -501,10 +501,10 @@ def test_masks_are_values(mask):
     assert again == mask
     assert hash(again) == hash(mask)
     assert {mask: 1}[again] == 1
-    for same in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask)):
-        assert same == mask
-        assert repr(same) == repr(mask)
-        np.testing.assert_array_equal(same(0, 1, k_len=9), mask(0, 1, k_len=9))
+    for duplicate in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask)):
+        assert duplicate == mask
+        assert repr(duplicate) == repr(mask)
+        np.testing.assert_array_equal(duplicate(0, 1, k_len=9), mask(0, 1, k_len=9))
     assert sum(mask == other for other in EXAMPLES) == 1
     assert mask != "mask"
 
@@ -512,11 +512,11 @@ def test_masks_are_values(mask):
 def test_how_masks_print():
     assert repr(PaddingMask(np.asarray([3, 5]), "left")) == "PaddingMask([3, 5], 'left')"
     assert repr(~(CausalMask() | ChunkedMask(2))) == "~(CausalMask() | ChunkedMask(2))"
-    both = (CausalMask() | ChunkedMask(2)) & DilatedMask(3)
-    assert repr(both) == "(CausalMask() | ChunkedMask(2)) & DilatedMask(3)"
+    combined = (CausalMask() | ChunkedMask(2)) & DilatedMask(3)
+    assert repr(combined) == "(CausalMask() | ChunkedMask(2)) & DilatedMask(3)"
     assert repr(SegmentMask(np.zeros(1000, dtype=int))) == f"SegmentMask({[0] * 1000})"
-    long = SegmentMask(np.zeros(1001, dtype=int))
-    assert repr(long) == "SegmentMask(<numpy.ndarray of shape (1001,)>)"
+    large = SegmentMask(np.zeros(1001, dtype=int))
+    assert repr(large) == "SegmentMask(<numpy.ndarray of shape (1001,)>)"
 
     def later(q_pos, k_pos):
         return k_pos > q_pos
@@ -545,8 +545,8 @@ def test_pictures_of_masks_that_do_not_depend_on_the_query(backend):
     assert lines == describe_mask(PaddingMask([2]), 3).splitlines()[:-1]
     assert last == "# attends   . masked   (3 queries, 3 keys; sequence 1 of 2)"
     assert describe_mask(padded.dense(3), batch=1).splitlines() == [*lines, last]
-    long = describe_mask(CausalMask() | SlidingWindowMask(1, 0), 10**6, most=4)
-    assert long.splitlines()[-2:] == [
+    text = describe_mask(CausalMask() | SlidingWindowMask(1, 0), 10**6, max_size=4)
+    assert text.splitlines()[-2:] == [
         "999999 .:#",
         "# attends   . masked   (1000000 queries, 1000000 keys)",
     ]
@@ -582,12 +582,12 @@ def test_grids_larger_than_integers(backend):
     mask = NeighbourhoodMask((2, 2**70), (0, 2**71))
     dense = mask.dense(3, xp=backend.xp, device=backend.device)
     assert not backend.numpy(dense).any()
-    wide = NeighbourhoodMask((3_000_000, 2), 2**60)
-    assert wide.key_ranges(0, 1, 6_000_000) == ((0, 6_000_000),)
+    tall = NeighbourhoodMask((3_000_000, 2), 2**60)
+    assert tall.key_ranges(0, 1, 6_000_000) == ((0, 6_000_000),)
 
 
 def test_masks_keep_what_they_were_given():
-    """Whoever changes the array afterwards does not change the mask."""
+    """A later change of the array does not change the mask."""
     ids = np.asarray([0, 0, 1, 1])
     mask = SegmentMask(ids)
     ids[:] = 0
@@ -619,15 +619,15 @@ def test_operators():
 
 def test_batches_combine_where_they_are_one():
     causal, padded = CausalMask().dense(3), PaddingMask([1, 2]).dense(3)
-    one = PrefixMask([0]) | PaddingMask([1, 2])
-    np.testing.assert_array_equal(one.dense(3), causal | padded)
-    # What a function returns is known when it is called.
+    combined = PrefixMask([0]) | PaddingMask([1, 2])
+    np.testing.assert_array_equal(combined.dense(3), causal | padded)
+    # The batch of a function is checked in a call.
     later = FunctionMask(lambda q_pos, k_pos: k_pos > q_pos)
     np.testing.assert_array_equal((later | PaddingMask([1, 2])).dense(3), causal | padded)
     odd = np.asarray([False, True, False, True])
-    several = FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | odd)
-    np.testing.assert_array_equal(several.dense(3), causal | odd)
-    np.testing.assert_array_equal(several(1, np.arange(3)), (causal | odd)[1])
+    batched = FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | odd)
+    np.testing.assert_array_equal(batched.dense(3), causal | odd)
+    np.testing.assert_array_equal(batched(1, np.arange(3)), (causal | odd)[1])
     np.testing.assert_array_equal(later(1, np.arange(3)), causal[1, :, 0])
     assert (CausalMask() | DilatedMask(2))._batch() == SegmentMask([0, 1])._batch() == 1
     for lengths in ([5] * 2, [5] * 6, [5] * 7):
@@ -636,7 +636,7 @@ def test_batches_combine_where_they_are_one():
 
 @pytest.mark.only_on("jax", "jax-x64", "jax-jit", "jax-jit-x64")
 def test_masks_in_jit(backend):
-    """Held arrays may be traced, and a mask of the host is a static argument."""
+    """Arrays of a mask may be traced, and a mask on the host is a static argument."""
     import jax
 
     lengths = backend.array([1, 3])
@@ -653,23 +653,23 @@ numbers = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4)
 @given(numbers, numbers)
 def test_ranges_are_sets_of_numbers(first, second):
     a, b = (unite((start, stop) for start, stop in pairs) for pairs in (first, second))
-    of_a, of_b = format_value(a, 9), format_value(b, 9)
-    np.testing.assert_array_equal(of_a, format_value(unite(first), 9))
+    of_a, of_b = contained(a, 9), contained(b, 9)
+    np.testing.assert_array_equal(of_a, contained(unite(first), 9))
     for start, stop in first:
         assert of_a[start:stop].all()
-    np.testing.assert_array_equal(format_value(unite(a + b), 9), of_a | of_b)
-    np.testing.assert_array_equal(format_value(intersect(a, b), 9), of_a & of_b)
-    np.testing.assert_array_equal(format_value(complement(a, 9), 9), ~of_a)
+    np.testing.assert_array_equal(contained(unite(a + b), 9), of_a | of_b)
+    np.testing.assert_array_equal(contained(intersect(a, b), 9), of_a & of_b)
+    np.testing.assert_array_equal(contained(complement(a, 9), 9), ~of_a)
     assert count_positions(a) == of_a.sum()
     np.testing.assert_array_equal(
-        np.flatnonzero(format_value(shift(a, 3), 12)) - 3, np.flatnonzero(of_a)
+        np.flatnonzero(contained(shift(a, 3), 12)) - 3, np.flatnonzero(of_a)
     )
-    if some := [(start, stop - 1) for start, stop in first if start < stop]:
-        assert unite_arrays(*np.asarray(some).T) == a
+    if pairs := [(start, stop - 1) for start, stop in first if start < stop]:
+        assert unite_arrays(*np.asarray(pairs).T) == a
 
 
 def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):
-    """It would compile anew for each number."""
+    """PyTorch would recompile for each value."""
     mask = PaddingMask([3, 9])
     with pytest.raises(ValueError, match="`lengths` must be between 0 and the number of keys = 4"):
         mask.dense(4)
@@ -682,7 +682,7 @@ def test_the_namespace_of_a_dense_mask(backend):
     assert get_backend(dense=dense).xp is backend.xp
 
 
-FAR = {8: 2**61 - 1, 4: 2**29 - 1}  # by the bytes of an integer: a quarter of the largest
+FAR = {8: 2**61 - 1, 4: 2**29 - 1}  # a quarter of the largest integer, by its size in bytes
 
 RULES = [
     (CausalMask(), lambda q, k: k > q),
@@ -705,7 +705,7 @@ RULES = [
 
 @pytest.mark.parametrize(("mask", "rule"), RULES)
 def test_far_positions_are_exact_or_refused(backend, mask, rule):
-    """Distances do not wrap, nor do positions that the library's integers do not hold."""
+    """Neither distances nor positions wrap around."""
     far = FAR[8 if backend.has_int64 else 4]
     edges = [-far, -far + 1, -5, 0, 5, far - 11, far - 1, far]
     if rule is not None:
@@ -713,11 +713,11 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
         expected = [[rule(q, k) for k in edges] for q in edges]
         np.testing.assert_array_equal(np.broadcast_to(backend.numpy(hidden), (8, 8)), expected)
     near = backend.array([5])
-    what = rf"must hold positions within {far}, so that int\d+ holds all distances, got "
+    requirement = rf"must hold positions within {far}, so that int\d+ holds all distances, got "
     for beyond in (far + 1, -far - 1, 2**31 * far, 2**63, 2**64 - 1, 2**100):
-        with pytest.raises(ValueError, match=f"^`k_pos` {what}{beyond}"):
+        with pytest.raises(ValueError, match=f"^`k_pos` {requirement}{beyond}"):
             mask(near, beyond, k_len=2)
-        with pytest.raises(ValueError, match=f"^`q_pos` {what}{beyond}"):
+        with pytest.raises(ValueError, match=f"^`q_pos` {requirement}{beyond}"):
             mask(beyond, near, k_len=2)
     with pytest.raises(ValueError, match=rf"^`k_len` must be at most {far}, so that"):
         mask(near, near, k_len=far + 1)
@@ -728,17 +728,17 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
         and hasattr(backend.xp, unsigned)
     ):
         return
-    most = 2 ** (64 if backend.has_int64 else 32) - 1
+    max_value = 2 ** (64 if backend.has_int64 else 32) - 1
     for array in (
-        backend.array(np.asarray([5, most], dtype=unsigned)),
+        backend.array(np.asarray([5, max_value], dtype=unsigned)),
         backend.array(np.asarray([5, far + 1])),
     ):
-        with pytest.raises(ValueError, match=f"^`k_pos` {what}"):
+        with pytest.raises(ValueError, match=f"^`k_pos` {requirement}"):
             mask(near, array, k_len=2)
 
 
 class OwnMask(pe.Mask):
-    """As someone may write it who takes the base for the way to a rule of their own."""
+    """A subclass of a user, without a rule."""
 
     def __init__(self):
         pass

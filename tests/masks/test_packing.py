@@ -20,22 +20,22 @@ from positional_embeddings import (
 lengths_strategy = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(sum)
 
 
-@given(lengths=lengths_strategy, spare=st.integers(0, 3))
-def test_there_and_back(backend, lengths, spare):
-    total = sum(lengths) + spare
+@given(lengths=lengths_strategy, padding=st.integers(0, 3))
+def test_there_and_back(backend, lengths, padding):
+    total = sum(lengths) + padding
     array = backend.array(lengths)
     ids = segment_ids_from_lengths(array, total)
-    expected = [n for n, length in enumerate(lengths) for _ in range(length)] + [-1] * spare
+    expected = [n for n, length in enumerate(lengths) for _ in range(length)] + [-1] * padding
     np.testing.assert_array_equal(backend.numpy(ids), expected)
     counts = np.bincount(backend.numpy(ids) + 1, minlength=len(lengths) + 1)
     np.testing.assert_array_equal(counts[1:], lengths)
-    positions = [p for length in lengths for p in range(length)] + [0] * spare
+    positions = [p for length in lengths for p in range(length)] + [0] * padding
     np.testing.assert_array_equal(backend.numpy(positions_from_segment_ids(ids)), positions)
     cumulative = cumulative_lengths(array)
     np.testing.assert_array_equal(backend.numpy(cumulative), np.cumsum([0, *lengths]))
     np.testing.assert_array_equal(np.diff(backend.numpy(cumulative)), lengths)
-    listed = segment_ids_from_lengths(lengths, xp=backend.xp, device=backend.device)
-    np.testing.assert_array_equal(backend.numpy(listed), expected[: sum(lengths)])
+    of_list = segment_ids_from_lengths(lengths, xp=backend.xp, device=backend.device)
+    np.testing.assert_array_equal(backend.numpy(of_list), expected[: sum(lengths)])
 
 
 def test_batches(backend):
@@ -56,7 +56,7 @@ def test_positions_of_padded_sequences(backend, lengths):
 
 
 def attend(x, mask, positions):
-    """Causal attention with rotary embeddings over (head, seq, batch)."""
+    """Return causal attention with rotary embeddings, for x (head, seq, batch)."""
     rope = RoPE(x.shape[0], 1)
     q, k = rope(x, positions=positions), rope(x[::-1], positions=positions)
     causal = create_causal_mask(x.shape[1])
@@ -71,8 +71,8 @@ def test_packed_attention_is_that_of_each_document_alone(lengths, seed):
     start = 0
     for length in filter(None, lengths):
         part = slice(start, start + length)
-        alone = attend(x[:, part], None, np.arange(length))
-        np.testing.assert_allclose(packed[:, part], alone, atol=1e-12)
+        expected = attend(x[:, part], None, np.arange(length))
+        np.testing.assert_allclose(packed[:, part], expected, atol=1e-12)
         start += length
 
 
@@ -84,8 +84,8 @@ def test_nothing_attends_across_a_segment(lengths, seed):
     changed = np.where(ids == ids[-1], rng.standard_normal(x.shape[1]), x[..., 0])[..., None]
     mask, positions = SegmentMask(ids).dense(len(ids)), positions_from_segment_ids(ids)
     before, after = attend(x, mask, positions), attend(changed, mask, positions)
-    others = ids != ids[-1]
-    np.testing.assert_array_equal(before[:, others], after[:, others])
+    is_other = ids != ids[-1]
+    np.testing.assert_array_equal(before[:, is_other], after[:, is_other])
 
 
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3), seed=st.integers(0, 99))
@@ -116,7 +116,7 @@ def test_no_documents(backend):
 
 
 def test_batch_first(backend):
-    """A tokenizer's arrays have shape (batch, seq)."""
+    """The arrays of a tokenizer have shape (batch, seq)."""
     attention_mask = np.asarray([[0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
     expected = [[0, 0, 1, 2], [0, 1, 1, 1], [0, 1, 2, 3]]
     for seq_axis in (1, -1):
@@ -144,15 +144,15 @@ def test_many_documents_take_little_memory():
 
 @pytest.mark.library("dask")
 def test_dask_takes_a_task_for_each_chunk():
-    """Steps of 1, 2, 4, ... positions would break its chunks up again and again."""
+    """The number of tasks grows with the chunks, not with the logarithm of the length."""
     import dask.array as da
 
     ids = da.from_array(np.repeat(np.arange(8), 64), chunks=64)
-    for made in (
+    for result in (
         positions_from_segment_ids(ids),
         segment_ids_from_lengths(da.from_array(np.full(8, 64), chunks=2), 512),
     ):
-        assert len(dict(made.__dask_graph__())) < 500
+        assert len(dict(result.__dask_graph__())) < 500
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0)])

@@ -38,7 +38,7 @@ def test_structured_masks(backend, kind, q_len, k_len, offset, window, size):
     left, right = (np.inf if side is None else side for side in window)
     keys = q_len if k_len is None else k_len
     prefix = min(size, keys)
-    place = {
+    options = {
         "k_len": k_len,
         "offset": offset,
         "xp": backend.xp,
@@ -50,21 +50,21 @@ def test_structured_masks(backend, kind, q_len, k_len, offset, window, size):
         "chunked": (ChunkedMask(size), lambda i, j: i // size == j // size),
         "dilated": (DilatedMask(size), lambda i, j: (i - j) % size == 0),
     }[kind]
-    got = backend.numpy(mask.dense(q_len, **place))
+    got = backend.numpy(mask.dense(q_len, **options))
     assert got.dtype == bool
     np.testing.assert_array_equal(got[..., 0], element_by_element(q_len, keys, offset, allowed))
 
 
 @given(past=st.integers(0, 5), new=st.integers(1, 4), size=st.integers(1, 4))
 def test_cached_keys_see_the_tail_of_the_full_mask(past, new, size):
-    whole = past + new
+    total = past + new
     for mask in (
         SlidingWindowMask(size, 0),
-        PrefixMask(min(size, whole)),
+        PrefixMask(min(size, total)),
         ChunkedMask(size),
         DilatedMask(size),
     ):
-        np.testing.assert_array_equal(mask.dense(new, whole), mask.dense(whole)[past:])
+        np.testing.assert_array_equal(mask.dense(new, total), mask.dense(total)[past:])
 
 
 def test_a_prefix_for_each_sequence(backend):
@@ -72,9 +72,9 @@ def test_a_prefix_for_each_sequence(backend):
         mask = backend.numpy(PrefixMask(prefix).dense(3))
         np.testing.assert_array_equal(mask[..., 0], create_causal_mask(3)[..., 0])
         np.testing.assert_array_equal(mask[..., 1], PrefixMask(2).dense(3)[..., 0])
-    for one in (backend.array(2), backend.array(2, "uint8")):
+    for number in (backend.array(2), backend.array(2, "uint8")):
         np.testing.assert_array_equal(
-            backend.numpy(PrefixMask(one).dense(3)), PrefixMask(np.int64(2)).dense(3)
+            backend.numpy(PrefixMask(number).dense(3)), PrefixMask(np.int64(2)).dense(3)
         )
     listed = PrefixMask([0, 2]).dense(3, xp=backend.xp, device=backend.device)
     np.testing.assert_array_equal(backend.numpy(listed), mask)
@@ -88,9 +88,9 @@ def test_segment_mask(backend, ids, keys):
     mask = SegmentMask(backend.array(ids), backend.array(keys)).dense(len(ids), len(keys))
     expected = [[i != j or i < 0 or j < 0 for j in keys] for i in ids]
     np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
-    own = backend.numpy(SegmentMask(backend.array(ids)).dense(len(ids)))
+    mask = backend.numpy(SegmentMask(backend.array(ids)).dense(len(ids)))
     expected = [[i != j or i < 0 or j < 0 for j in ids] for i in ids]
-    np.testing.assert_array_equal(own[..., 0], expected)
+    np.testing.assert_array_equal(mask[..., 0], expected)
 
 
 def test_segment_mask_of_a_batch(backend):
@@ -108,11 +108,11 @@ def test_one_sequence_meets_a_batch_of_segments(backend, batches, transposed):
         rng.integers(-1, 2, n if batch is None else (n, batch))
         for n, batch in zip((2, 4), batches, strict=True)
     )
-    given_ids = [backend.array(ids.T if transposed else ids) for ids in (query, key)]
+    arrays = [backend.array(ids.T if transposed else ids) for ids in (query, key)]
     if transposed:
         swap = {1: (0,), 2: (1, 0)}
-        given_ids = [backend.xp.permute_dims(ids, swap[ids.ndim]) for ids in given_ids]
-    got = backend.numpy(SegmentMask(*given_ids).dense(2, 4))
+        arrays = [backend.xp.permute_dims(ids, swap[ids.ndim]) for ids in arrays]
+    got = backend.numpy(SegmentMask(*arrays).dense(2, 4))
     query, key = (ids.reshape(len(ids), -1) for ids in (query, key))
     assert got.shape == (2, 4, max(query.shape[1], key.shape[1]))
     for i, j, b in np.ndindex(got.shape):
@@ -138,13 +138,13 @@ def test_masks_take_the_memory_of_a_few_masks(mask):
 
 @given(masks=st.lists(st.integers(0, 3), max_size=4))
 def test_combining_is_a_union(masks):
-    made = [
+    candidates = [
         create_causal_mask(4),
         SlidingWindowMask(1, 2).dense(4),
         ChunkedMask(2).dense(4),
         None,
     ]
-    chosen = [made[i] for i in masks]
+    chosen = [candidates[i] for i in masks]
     got = combine_masks(*chosen)
     present = [mask for mask in chosen if mask is not None]
     if not present:
@@ -166,7 +166,7 @@ def test_picture_of_a_mask(backend):
 
 
 def test_picture_of_a_long_mask():
-    assert describe_mask(create_causal_mask(200), most=7) == (
+    assert describe_mask(create_causal_mask(200), max_size=7) == (
         "      key\n         :111\n         :999\n      012:789\nquery\n"
         "    0 #..:...\n    1 ##.:...\n    2 ###:...\n    :\n"
         "  197 ###:#..\n  198 ###:##.\n  199 ###:###\n"
@@ -216,12 +216,12 @@ def test_sizes_beyond_every_position(backend, size, offset):
 
 @pytest.mark.parametrize("end", [-1, 1])
 def test_distances_between_the_farthest_positions(backend, end):
-    """Compared with integers that have no end."""
-    farthest = (2**63 - 1 if backend.has_int64 else 2**31 - 1) // 4
-    offset = -farthest if end < 0 else farthest - 2
+    """Compared with Python integers."""
+    limit = (2**63 - 1 if backend.has_int64 else 2**31 - 1) // 4
+    offset = -limit if end < 0 else limit - 2
     options = {"k_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
     query, key = [offset, offset + 1], range(4)
-    for side in (0, 20, farthest - 3, farthest, farthest + 2, 2 * farthest, 8 * farthest):
+    for side in (0, 20, limit - 3, limit, limit + 2, 2 * limit, 8 * limit):
         for left, right in ((side, None), (None, side), (side, side)):
             mask = SlidingWindowMask(left, right).dense(2, **options)
             expected = [
@@ -232,7 +232,7 @@ def test_distances_between_the_farthest_positions(backend, end):
                 for i in query
             ]
             np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
-    for size in (5, farthest, 4 * farthest):
+    for size in (5, limit, 4 * limit):
         dilated = backend.numpy(DilatedMask(size).dense(2, **options))[..., 0]
         np.testing.assert_array_equal(dilated, [[(i - j) % size != 0 for j in key] for i in query])
         chunked = backend.numpy(ChunkedMask(size).dense(2, **options))[..., 0]
@@ -258,6 +258,6 @@ def test_positions_beyond_the_ids_of_documents_see_nothing(backend):
 
 
 def test_a_window_of_a_decoder_has_as_many_keys_as_it_says():
-    seen = ~SlidingWindowMask.of(3).dense(6)[:, :, 0]
-    assert seen.sum(axis=1).tolist() == [1, 2, 3, 3, 3, 3]
-    assert not np.triu(seen, 1).any()
+    is_visible = ~SlidingWindowMask.of(3).dense(6)[:, :, 0]
+    assert is_visible.sum(axis=1).tolist() == [1, 2, 3, 3, 3, 3]
+    assert not np.triu(is_visible, 1).any()

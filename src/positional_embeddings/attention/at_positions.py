@@ -166,7 +166,7 @@ class ExplicitPositions(NamedTuple):
         elif backend.is_chunked:  # whose tasks take queries and keys of one batch
             whole = (self.batch,)
             query, key = (backend.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
-        return bias._at(query, key, backend)
+        return bias._at_positions(query, key, backend)
 
     # Checks.
 

@@ -27,8 +27,8 @@ def alibi_slopes(
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive, at most 2**20. Unless it is a power of two, the slopes
-        are the slopes of the next lower power, then every other slope of twice that power.
+        Number of heads, positive, at most 2**20. For n between the powers of two p and 2p, the
+        result is the p slopes of p heads, then every other slope of 2p heads.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (its default if None) and device of the result.
 
@@ -46,8 +46,8 @@ def alibi_slopes(
 
     References
     ----------
-    Press et al. (2022), Train Short, Test Long, section 3, and its published code for
-    other numbers of heads.
+    Press et al. (2022), Train Short, Test Long, section 3, and the authors' code for numbers of
+    heads that are no powers of two.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def alibi_bias(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the linear bias of ALiBi as an array: `ALiBiBias`, called.
+    """Return the linear bias of ALiBi as an array, the result of calling `ALiBiBias`.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def alibi_bias(
         Number of heads, positive, at most 2**20.
     q_len, k_len, offset : int, optional
         Numbers of queries and keys, and position of the first query among the keys. If None,
-        there are as many keys as queries, and the last query is at the last key.
+        `k_len` equals `q_len`, and the last query is at the last key.
     query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-        Positions instead of lengths, integer or real, as `ALiBiBias` takes them; keys have the
-        queries' if None.
+        Integer or real positions instead of lengths. If `key_positions` is None, it equals
+        `query_positions`.
     causal : bool, default True
-        As `ALiBiBias` takes it.
+        See `ALiBiBias`.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (its default if None) and device of the result;
         `xp` and `device` only without positions.
@@ -99,7 +99,7 @@ def alibi_bias(
     Raises
     ------
     TypeError, ValueError
-        The errors of `ALiBiBias`, and of a call of it.
+        The errors of `ALiBiBias`, and of its call.
 
     Examples
     --------
@@ -113,27 +113,26 @@ def alibi_bias(
 
 @dataclass(frozen=True)
 class ALiBiBias(bias.Bias):
-    """The linear bias of ALiBi: zero at the query's own position, and less the farther a key is.
+    """The linear bias of ALiBi: zero at the position of the query, smaller at larger distances.
 
-    A value: a call gives the array, and an attention evaluates it block by block.
+    Immutable: a call returns the array, and attention evaluates the bias block by block.
 
     Parameters
     ----------
     num_heads : int, optional
         Number of heads, positive, at most 2**20; the number of `slopes` if None.
     causal : bool, default True
-        Slope times (key - query), for use with a causal mask: the keys after a query,
-        which the mask hides, get a positive bias. Otherwise minus slope times the
-        distance, the same on both sides.
+        If True, slope times (key - query), for use with a causal mask: the bias is positive for
+        keys after the query. If False, minus slope times the distance.
     slopes : sequence of float, optional
-        The slope of each head, finite; `alibi_slopes(num_heads)` if None.
+        Slope of each head, finite; `alibi_slopes(num_heads)` if None.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `num_heads` is not positive, or not the number of slopes; if neither is given.
+        If `num_heads` is not positive, or not the number of slopes; if both are None.
 
     References
     ----------
@@ -178,5 +177,5 @@ class ALiBiBias(bias.Bias):
 def _slopes(num_heads: int) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
-    return tuple(slopes + between)
+    slopes += [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    return tuple(slopes)

@@ -1,4 +1,4 @@
-"""FIRE: a bias by a small learned network of normalized distances."""
+"""FIRE: a bias from a small learned network of normalized distances."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -21,20 +21,20 @@ _SHAPES = {
 
 @dataclass(frozen=True, eq=False)
 class FIREBias(bias.Bias):
-    r"""The bias of FIRE, from the parameters of its small network.
+    r"""The bias of FIRE, a small network of normalized distances.
 
-    A value: a call gives the array, and an attention evaluates it block by block.
+    Immutable: a call returns the array, and attention evaluates the bias block by block.
 
     Parameters
     ----------
     hidden_weight, hidden_bias : array, shape (hidden,)
         First layer of the network, real floating-point.
     output_weight : array, shape (heads, hidden)
-        Second layer of the network.
+        Weight of the second layer.
     output_bias : array, shape (heads,)
-        Its bias.
+        Bias of the second layer.
     c : float or 0-d array
-        How strongly the logarithm compresses distances, positive.
+        Factor on distances in the logarithm, positive.
     threshold : float or 0-d array
         Query position L below which distances are divided by a constant, positive.
 
@@ -43,19 +43,19 @@ class FIREBias(bias.Bias):
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If the shapes of the arrays do not fit, or a number is not positive.
+        If the shapes of the arrays do not match, or a number is not positive.
 
     References
     ----------
     Li et al. (2024), Functional Interpolation for Relative Positions, equation 5:
     :math:`f(\psi(|i-j|) / \psi(\max(L, i)))` with :math:`\psi(x) = \ln(c x + 1)` and a
-    network f of one hidden layer with rectifiers.
+    network f with one hidden ReLU layer.
 
     Examples
     --------
     >>> import numpy as np
-    >>> one = np.ones(1)
-    >>> bias = FIREBias(one, 0 * one, -np.ones((2, 1)), np.zeros(2), c=0.1, threshold=16.0)
+    >>> weight = -np.ones((2, 1))
+    >>> bias = FIREBias(np.ones(1), np.zeros(1), weight, np.zeros(2), c=0.1, threshold=16.0)
     >>> bias(4).shape, float(bias(4)[0, 0, 0])
     ((4, 4, 2), 0.0)
     """
@@ -94,16 +94,16 @@ class FIREBias(bias.Bias):
         xp, dtype = backend.xp, backend.dtype
         w1, b1, w2, b2 = (backend.astype(a, dtype) for a in self._arrays().values())
         c, threshold = (_as_array(number, backend) for number in (self.c, self.threshold))
-        start = xp.maximum(backend.astype(query, dtype), threshold)[:, None, ...]
-        ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
+        normalizer = xp.maximum(backend.astype(query, dtype), threshold)[:, None, ...]
+        ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * normalizer)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))
         return hidden @ xp.matrix_transpose(w2) + b2
 
 
 def _as_array(value: float | Array, backend: Backend) -> Array:
-    xp, dtype, on = backend.xp, backend.dtype, backend.device
-    # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
+    xp, dtype, device = backend.xp, backend.dtype, backend.device
+    # Before PyTorch 2.13, `asarray` of a parameter has no gradient.
     if hasattr(value, "shape") and backend.records_gradients:
-        return xp.astype(value, dtype, copy=False, device=on)
-    return xp.asarray(value, dtype=dtype, device=on)
+        return xp.astype(value, dtype, copy=False, device=device)
+    return xp.asarray(value, dtype=dtype, device=device)

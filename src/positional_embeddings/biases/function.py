@@ -14,28 +14,27 @@ from positional_embeddings.biases.bias import Bias
 class FunctionBias(Bias):
     """A bias from a function of positions.
 
-    A value: a call gives the array, and an attention evaluates it block by block, at the positions
-    of its queries and keys, wherever these are in memory.
+    Immutable: a call returns the array, and attention evaluates the bias block by block.
 
     Parameters
     ----------
     function : callable
-        Gets positions of queries, (n, 1), and of keys, (1, m), in the library of the arrays it is
-        used with, integers in an attention, and returns the bias between them, real
-        floating-point, (n, m) for all heads alike or (n, m, num_heads), with 1 where it
-        broadcasts. Where an attention has positions of several sequences, it gets (n, 1, batch)
-        and (1, m, batch), and returns (n, m, batch) or (n, m, batch, num_heads). Beside a
-        `ListMask` it gets each of n queries as a sequence, (1, 1, n), with its m keys, (1, m, n).
+        Takes positions of queries, (n, 1), and of keys, (1, m), as arrays of the library of the
+        call, integers in an attention. Returns a real floating-point array, (n, m) for all heads
+        or (n, m, num_heads), with 1 where it broadcasts. If the positions in an attention differ
+        between sequences, it takes (n, 1, batch) and (1, m, batch), and returns (n, m, batch) or
+        (n, m, batch, num_heads). With a `ListMask`, the n queries are a batch: it takes (1, 1, n),
+        and their m keys, (1, m, n).
     num_heads : int, default 1
-        Number of heads that the function tells apart, positive.
+        Number of heads in the result of the function, positive.
 
     Raises
     ------
     TypeError
-        If `function` is not a function, or `num_heads` not an integer; if it does not return a
-        real floating-point array, when used.
+        If `function` is not a function, or `num_heads` not an integer; if, in a call, the result
+        is not a real floating-point array.
     ValueError
-        If `num_heads` is not positive; if the function returns another shape, when used.
+        If `num_heads` is not positive; if, in a call, the result has another shape.
 
     See Also
     --------
@@ -50,8 +49,8 @@ class FunctionBias(Bias):
     A penalty for the distance, capped at 2:
 
     >>> import numpy as np
-    >>> near = FunctionBias(lambda q_pos, k_pos: -np.minimum(abs(q_pos - k_pos), 2.0))
-    >>> near(1, 4)[0, :, 0]
+    >>> bias = FunctionBias(lambda q_pos, k_pos: -np.minimum(abs(q_pos - k_pos), 2.0))
+    >>> bias(1, 4)[0, :, 0]
     array([-2., -2., -1., -0.])
     """
 

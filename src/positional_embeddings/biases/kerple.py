@@ -15,16 +15,16 @@ Variant = Literal["logarithmic", "power"]
 
 @dataclass(frozen=True, eq=False)
 class KERPLEBias(bias.Bias):
-    r"""The bias of KERPLE, from two parameters of each head.
+    r"""The bias of KERPLE, with two parameters for each head.
 
-    A value: a call gives the array, and an attention evaluates it block by block.
+    Immutable: a call returns the array, and attention evaluates the bias block by block.
 
     Parameters
     ----------
     r1, r2 : array, shape (heads,)
-        Real floating-point and positive; `r2` at most 2 in the variant "power".
+        Positive parameters, real floating-point; `r2` at most 2 with variant "power".
     variant : {"logarithmic", "power"}, default "logarithmic"
-        :math:`-r_1 \ln(1 + r_2 d)` or :math:`-r_1 d^{r_2}` at distance d.
+        Formula at distance d: :math:`-r_1 \ln(1 + r_2 d)` or :math:`-r_1 d^{r_2}`.
 
     Raises
     ------
@@ -58,8 +58,8 @@ class KERPLEBias(bias.Bias):
 
     def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
         relative = bias.real_relative_positions(query, key, backend)
-        xp = backend.xp
-        distance = xp.abs(relative)[..., None]
+        distance = backend.xp.abs(relative)[..., None]
         r1, r2 = (backend.astype(r, distance.dtype) for r in (self.r1, self.r2))
-        growth = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
-        return -r1 * growth
+        if self.variant == "logarithmic":
+            return -r1 * backend.xp.log1p(r2 * distance)
+        return -r1 * distance**r2

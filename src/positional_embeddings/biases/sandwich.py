@@ -1,4 +1,4 @@
-"""Sandwich: a bias by products of sinusoidal encodings."""
+"""Sandwich: a bias from inner products of sinusoidal encodings."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 class SandwichBias(Bias):
     r"""The bias of Sandwich: inner products of sinusoidal encodings.
 
-    A value: a call gives the array, and an attention evaluates it block by block. With
+    Immutable: a call returns the array, and attention evaluates the bias block by block. With
     dim / 2 frequencies it is :math:`\frac{n}{8h} \sum_i \cos((i_q - i_k)\,\theta_i)` for the
     heads h = 1, ..., n.
 
@@ -26,7 +26,7 @@ class SandwichBias(Bias):
     dim : int, default 128
         Number of features of the encoding, positive and even, at most 2**20.
     base : float, default 10_000
-        Base of its frequencies, positive.
+        Base of the frequencies, positive.
 
     Raises
     ------
@@ -54,13 +54,12 @@ class SandwichBias(Bias):
     _is_relative = False
 
     def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
-        xp, wide = backend.xp, backend.widest
-        encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
-        encodings = map(encode, (query, key))
+        xp, dtype = backend.xp, backend.widest
+        encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=dtype)
         # (seq, dim), or (batch, seq, dim)
-        query_waves, key_waves = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
-        product = query_waves @ xp.matrix_transpose(key_waves)
+        q, k = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in map(encode, (query, key)))
+        product = q @ xp.matrix_transpose(k)
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
-        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=backend.device)
+        bias = product[..., None] * xp.asarray(ratios, dtype=dtype, device=backend.device)
         return backend.astype(bias, backend.dtype)

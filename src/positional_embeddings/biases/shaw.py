@@ -1,4 +1,4 @@
-"""A learned vector for each relative position (Shaw et al. 2018)."""
+"""A learned vector for each relative position (Shaw et al., 2018)."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
@@ -12,25 +12,25 @@ from positional_embeddings.biases.bias import Bias, subtract_positions
 
 @dataclass(frozen=True, eq=False)
 class RelativePE(Bias):
-    """A learned vector for each relative position, clipped at a distance.
+    """A learned vector for each relative position, clipped to a maximum distance.
 
-    Immutable: `dataclasses.replace` gives a copy with another table. With as many
-    features as heads it is a bias for attention; otherwise the vectors of Shaw et al.,
-    to be multiplied with the queries.
+    Immutable: `dataclasses.replace` returns a copy with another table. It is a bias for attention
+    if `embedding_size` is the number of heads. Otherwise it has the vectors of Shaw et al., to be
+    multiplied with the queries.
 
     Parameters
     ----------
     max_distance : int
-        Largest distance with a vector of its own in each direction, which farther ones share,
-        positive, at most 2**48.
+        Maximum distance, positive, at most 2**48. Larger distances share its vector, in each
+        direction.
     embedding_size : int
         Number of features, positive, at most 2**20.
     init_std : float, default 0.02
-        Standard deviation of the normal distribution that the table is drawn from.
+        Standard deviation of the normal distribution from which the table is drawn.
     rng : int or numpy.random.Generator, optional
-        Seed or generator for drawing the table.
+        Seed or generator of the random table.
     embeddings : array, shape (2 * max_distance + 1, embedding_size), optional
-        The table, from the farthest key before the query to the farthest after it; drawn if None.
+        The table, in the order of key minus query; drawn if None.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
@@ -76,6 +76,6 @@ class RelativePE(Bias):
         return self.embedding_size
 
     def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
-        most = self.max_distance
-        rows = backend.clip(subtract_positions(query, key, backend), -most, most) + most
+        limit = self.max_distance
+        rows = backend.clip(subtract_positions(query, key, backend), -limit, limit) + limit
         return backend.take_entries(self.embeddings, rows, 0)

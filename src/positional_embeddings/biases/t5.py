@@ -15,13 +15,13 @@ from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.biases import bias
 
-# Finding the limits of more buckets takes seconds: they are compared as exact powers.
-_MOST_BUCKETS = 1024
-_MOST_DISTANCE = 2**128  # far beyond any integer dtype
-# Fewer pairs are looked up in less time than it takes to see whether positions are consecutive.
-_FEWEST_COMPARED_PAIRS = 2**15
-_ROWS_COMPARED_AT_ONCE = 64  # so that what is compared stays in the cache
-_RELATIVE_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
+# The limits of more buckets take seconds to compute, from powers of exact integers.
+_MAX_BUCKETS = 1024
+_MAX_DISTANCE = 2**128  # larger than any integer dtype
+# With fewer pairs, a look-up takes less time than a test for consecutive positions.
+_MIN_COMPARED_PAIRS = 2**15
+_COMPARED_ROWS = 64  # per comparison, which then stays in the processor's cache
+_RELATIVE_ROUNDING = 1e-12  # above the error of exp(log(x)), for logarithms to 100
 
 _Buckets: TypeAlias = tuple[int, int, bool]  # num_buckets, max_distance, bidirectional
 
@@ -36,26 +36,26 @@ def relative_position_bucket(
 ) -> ArrayT:
     r"""Return the bucket of T5 for each relative position.
 
-    Half of the buckets hold one distance each, the others ranges that grow with the
-    distance. Their limits are exact integers, free of the rounding of a logarithm.
+    Half of the buckets are single distances, and the other half are ranges that grow with the
+    distance. The limits are exact integers, without the rounding of a logarithm.
 
     Parameters
     ----------
     relative_position : array of int
         Key minus query, of any shape.
     bidirectional : bool, default True
-        Use the upper half of the buckets for keys after the query. Otherwise all of
-        these fall into bucket 0, with the query's own position.
+        If True, the upper half of the buckets is for keys after the query. If False, these keys
+        share bucket 0 with the position of the query.
     num_buckets : int, default 32
-        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else 2 or more.
+        Number of buckets, 2 to 1024; with `bidirectional` even, and 4 or more.
     max_distance : int, default 128
-        Distance from which on all share the last bucket, at most 2**128; greater than half of
-        the number of buckets of a direction.
+        Distances from this one on share the last bucket. At most 2**128, and above half of the
+        number of buckets of a direction.
 
     Returns
     -------
     array of int
-        Shape of `relative_position`, from 0 to `num_buckets` - 1.
+        Same shape as `relative_position`, values from 0 to `num_buckets` - 1.
 
     Raises
     ------
@@ -66,7 +66,8 @@ def relative_position_bucket(
 
     References
     ----------
-    Raffel et al. (2020), T5, section 2.1: beyond e exact buckets of n, distance d falls into
+    Raffel et al. (2020), T5, section 2.1: with n buckets, of which e are exact, the bucket of a
+    distance d of e or more is
     :math:`e + \lfloor (n - e)\,\ln(d/e) / \ln(\mathrm{max\_distance}/e) \rfloor`.
 
     Examples
@@ -79,28 +80,28 @@ def relative_position_bucket(
     checks.signed_integers("relative_position", relative_position, backend.xp)
     options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
-    if bias.can_alias(backend) and pairs.ndim == 2 and pairs.size >= _FEWEST_COMPARED_PAIRS:
+    if bias.can_alias(backend) and pairs.ndim == 2 and pairs.size >= _MIN_COMPARED_PAIRS:
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
         expected = bias.toeplitz(relative, *pairs.shape)
-        rows = cuts(pairs.shape[0], _ROWS_COMPARED_AT_ONCE)
-        # A copy is aligned, and compared in less time.
-        if all(np.array_equal(pairs[some, :], expected[some].copy()) for some in rows):
+        rows = cuts(pairs.shape[0], _COMPARED_ROWS)
+        # The comparison with a copy, which is contiguous, takes less time.
+        if all(np.array_equal(pairs[part, :], expected[part].copy()) for part in rows):
             buckets = _look_up(None, relative, options, backend)
             return bias.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
     return _look_up(None, pairs, options, backend)  # type: ignore[no-any-return]
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Buckets:  # noqa: FBT001
-    """Check the options of the buckets of T5, and return them in this order."""
+    """Check and return the options of the buckets of T5."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
-        "num_buckets", num_buckets, even=bidirectional, max_value=_MOST_BUCKETS
+        "num_buckets", num_buckets, even=bidirectional, max_value=_MAX_BUCKETS
     )
-    least = 4 if bidirectional else 2
-    if num_buckets < least:
-        raise wrong_value("num_buckets", f"be {least} or more", num_buckets)
-    exact = num_buckets // least
-    max_distance = checks.positive_integer("max_distance", max_distance, max_value=_MOST_DISTANCE)
+    min_buckets = 4 if bidirectional else 2
+    if num_buckets < min_buckets:
+        raise wrong_value("num_buckets", f"be {min_buckets} or more", num_buckets)
+    exact = num_buckets // min_buckets
+    max_distance = checks.positive_integer("max_distance", max_distance, max_value=_MAX_DISTANCE)
     if max_distance <= exact:
         requirement = f"be above {exact}, half of the buckets of a direction"
         raise wrong_value("max_distance", requirement, max_distance)
@@ -108,16 +109,16 @@ def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> 
 
 
 def _look_up(table: Array | None, relative: Array, options: _Buckets, backend: Backend) -> Array:
-    """Return the entries of a table of buckets at relative positions, or the buckets if None."""
-    xp, most = backend.xp, int(backend.xp.iinfo(backend.integer).max)
-    limits = bucket_limits(*options, most)
+    """Return the entries of a table at the buckets of relative positions; buckets if None."""
+    xp = backend.xp
+    limits = bucket_limits(*options, int(xp.iinfo(backend.integer).max))
     last = limits.last_distance
     relative = backend.astype(relative, backend.integer)
     if prod(relative.shape) > 2 * last + 1 and not backend.is_chunked:
-        # The few that differ in their buckets, so that all others take one gather.
-        few = xp.arange(-last, last + 1, dtype=backend.integer, device=backend.device)
+        # Look up each distance up to the last bucket once, then take entries by distance.
+        distances = xp.arange(-last, last + 1, dtype=backend.integer, device=backend.device)
         index = backend.clip(relative, -last, last) + last
-        return backend.take_entries(_look_up(table, few, options, backend), index, 0)
+        return backend.take_entries(_look_up(table, distances, options, backend), index, 0)
     starts = constant_array(list, limits.starts, dtype=backend.integer, backend=backend)
     from_query = backend.searchsorted(starts, relative, side="right") - limits.count_before
     buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
@@ -125,64 +126,69 @@ def _look_up(table: Array | None, relative: Array, options: _Buckets, backend: B
 
 
 class _Limits(NamedTuple):
-    """Where the buckets of T5 begin, in relative positions."""
+    """Limits of the buckets of T5, in relative positions."""
 
-    starts: tuple[int, ...]  # the first relative position of each bucket but the first, ascending
-    count_before: int  # how many of them are before the query
-    last_distance: int  # the least distance of the last bucket of a direction
-    per_direction: int  # how many buckets a direction has
+    starts: tuple[int, ...]  # ascending first positions of the buckets, without the first bucket
+    count_before: int  # number of starts before the query
+    last_distance: int  # smallest distance in the last bucket of a direction
+    per_direction: int  # number of buckets of a direction
 
 
 @lru_cache(maxsize=64)
-def bucket_limits(num_buckets: int, max_distance: int, bidirectional: bool, most: int) -> _Limits:  # noqa: FBT001
-    """Return where buckets begin, for integers up to `most`.
+def bucket_limits(
+    num_buckets: int,
+    max_distance: int,
+    bidirectional: bool,  # noqa: FBT001
+    max_integer: int,
+) -> _Limits:
+    """Return the limits of buckets, without limits beyond `max_integer`.
 
-    From the bucket e = n // 2 of n on, the least distance is the least integer d with
-    (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
+    Of n buckets of a direction, e = n // 2 are exact. Logarithmic bucket s = 1, 2, ... begins at
+    the smallest integer d with (d / e) ** (n - e) >= (max_distance / e) ** s.
     """
     per_direction = num_buckets // (1 + bidirectional)
     exact = per_direction // 2
-    wide = per_direction - exact
+    logarithmic = per_direction - exact
     limits = list(range(1, exact + 1))
-    for step in range(1, wide):
-        power = exact ** (wide - step) * max_distance**step
-        # Between numbers that floats tell; no integer of an array is as large as 2**64.
-        about = exact * exp(step / wide * log(max_distance / exact))
-        low = max(limits[-1], min(int(about * (1 - _RELATIVE_ROUNDING)), 2**64))
-        high = min(int(about * (1 + _RELATIVE_ROUNDING)) + 1, max_distance, 2**64)
-        while low < high:  # PyTorch compiles no `bisect_left`
+    for step in range(1, logarithmic):
+        power = exact ** (logarithmic - step) * max_distance**step
+        # Bisect between bounds from floats; integers of arrays are below 2**64.
+        estimate = exact * exp(step / logarithmic * log(max_distance / exact))
+        low = max(limits[-1], min(int(estimate * (1 - _RELATIVE_ROUNDING)), 2**64))
+        high = min(int(estimate * (1 + _RELATIVE_ROUNDING)) + 1, max_distance, 2**64)
+        while low < high:  # PyTorch cannot compile `bisect_left`
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if middle**wide < power else (low, middle)
+            low, high = (middle + 1, high) if middle**logarithmic < power else (low, middle)
         limits.append(low)
-    # Limits that the dtype cannot hold separate none of its numbers.
-    before = [1 - limit for limit in reversed(limits) if limit <= most + 2]
-    after = [limit for limit in limits if bidirectional and limit <= most]
+    # Omit limits that the integer dtype does not include.
+    before = [1 - limit for limit in reversed(limits) if limit <= max_integer + 2]
+    after = [limit for limit in limits if bidirectional and limit <= max_integer]
     return _Limits((*before, *after), len(before), limits[-1], per_direction)
 
 
 @dataclass(frozen=True, eq=False)
 class T5Bias(bias.Bias):
-    """The relative bias of T5: a number for each head and bucket of distances.
+    """The relative bias of T5: a learned number for each head and bucket of relative positions.
 
-    Immutable: `dataclasses.replace` gives a copy with another table.
+    Immutable: `dataclasses.replace` returns a copy with another table.
 
     Parameters
     ----------
     num_heads : int
         Number of heads, positive, at most 2**20.
     bidirectional : bool, default True
-        Whether keys after a query have buckets of their own: True in an encoder,
-        False in a decoder.
+        Whether keys after a query have separate buckets: True in an encoder, False in a
+        decoder.
     num_buckets : int, default 32
         Number of buckets, at most 1024.
     max_distance : int, default 128
-        All distances from this one on share the last bucket; at most 2**128.
+        Distances from this one on share the last bucket; at most 2**128.
     init_std : float, default 0.02
-        Standard deviation of the normal distribution that the table is drawn from.
+        Standard deviation of the normal distribution from which the table is drawn.
     rng : int or numpy.random.Generator, optional
-        Seed or generator for drawing the table.
+        Seed or generator of the random table.
     embeddings : array, shape (num_buckets, num_heads), optional
-        The table, as checkpoints have it; drawn if None.
+        The table, as in checkpoints; drawn if None.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 

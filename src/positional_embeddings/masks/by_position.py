@@ -1,4 +1,4 @@
-"""Masks by position alone: causal, windows, chunks, dilation, global tokens, neighbourhoods."""
+"""Masks that depend on positions only: causal, windows, chunks, dilation, global tokens, grids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from positional_embeddings.masks.points import ALL_KEYS, PositionBlock, Window, 
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, clip, hull
 from positional_embeddings.masks.spans import length_array
 
-# Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
-_MOST_RANGES_OF_NEIGHBOURS = 2**12
+# More ranges in rows of a grid become one range, from the first to the last token.
+_MAX_NEIGHBOUR_RANGES = 2**12
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -38,12 +38,12 @@ class _WindowMask(Mask):
 
 @dataclass(frozen=True, repr=False)
 class CausalMask(_WindowMask):
-    """A query sees its own position and earlier ones.
+    """A query sees its own position and earlier positions.
 
     Parameters
     ----------
     mask_diagonal : bool, default False
-        Also hide its own position.
+        Also hide the position of the query.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class CausalMask(_WindowMask):
            [0, 0, 1],
            [0, 0, 0]])
 
-    Queries 100 to 199 see no key from 200 on:
+    Queries 100 to 199 see no keys from 200 onwards:
 
     >>> CausalMask().key_ranges(100, 200, k_len=1000)
     ((0, 200),)
@@ -80,8 +80,8 @@ class SlidingWindowMask(_WindowMask):
     Parameters
     ----------
     left, right : int or None
-        Numbers of keys before and after its own position that a query sees, zero or more;
-        None for all. ``SlidingWindowMask.of(w)`` is the causal window of w keys.
+        Numbers of visible keys before and after the position of the query, zero or more; None
+        for all. ``SlidingWindowMask.of(w)`` is the causal window of w keys.
 
     Raises
     ------
@@ -108,12 +108,12 @@ class SlidingWindowMask(_WindowMask):
 
     @classmethod
     def of(cls, keys: int) -> "SlidingWindowMask":
-        """Return the window of a decoder, in which each query sees its own key and those before.
+        """Return the window of a decoder, which ends at the position of the query.
 
         Parameters
         ----------
         keys : int
-            Number of keys that a query sees, positive, such as `sliding_window` of a configuration.
+            Number of visible keys, positive, such as `sliding_window` of a configuration.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class SlidingWindowMask(_WindowMask):
 class ChunkedMask(Mask):
     """A query sees the keys of its own chunk.
 
-    Later keys of the chunk, too: a decoder needs ``CausalMask() | ChunkedMask(size)``.
+    The keys include later positions: a decoder needs ``CausalMask() | ChunkedMask(size)``.
 
     Parameters
     ----------
@@ -180,19 +180,20 @@ class ChunkedMask(Mask):
         any_query = clip(first * self.size, (last + 1) * self.size, k_len)
         return VisibleKeys(any_query, any_query if first == last else ())
 
-    def _probe_positions(self, far: int) -> tuple[int, ...]:
-        # The last query of a chunk sees most of it.
-        return (far, far // self.size * self.size) if self.size <= far else (far,)
+    def _probe_positions(self, position: int) -> tuple[int, ...]:
+        # With a causal mask, the last query of a chunk sees the most keys.
+        chunk_start = position // self.size * self.size
+        return (position, chunk_start) if self.size <= position else (position,)
 
 
 @dataclass(frozen=True, repr=False)
 class DilatedMask(Mask):
-    """A query sees every `step`-th position, counted from its own.
+    """A query sees every `step`-th position, relative to its own.
 
     Parameters
     ----------
     step : int
-        Step between the keys that a query sees, positive; 1 hides nothing.
+        Distance between visible keys, positive; 1 hides nothing.
 
     Raises
     ------
@@ -222,24 +223,24 @@ class DilatedMask(Mask):
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
-        # How far the nearest key that a query sees is from the first and from the last key.
-        before = _least_remainder(start, stop, self.step)
-        after = _least_remainder(k_len - stop, k_len - start, self.step)
+        # Numbers of hidden keys at the beginning and at the end.
+        before = _min_remainder(start, stop, self.step)
+        after = _min_remainder(k_len - stop, k_len - start, self.step)
         return VisibleKeys(clip(before, k_len - after, k_len), ())
 
 
-def _least_remainder(start: int, stop: int, divisor: int) -> int:
-    """Return the least remainder of the numbers from `start` to before `stop`."""
+def _min_remainder(start: int, stop: int, divisor: int) -> int:
+    """Return the smallest remainder of the numbers from `start` to before `stop`."""
     remainder = start % divisor
     return remainder if remainder + stop - start <= divisor else 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GlobalMask(Mask):
-    """Global tokens see all keys and are seen by all queries; every other pair is hidden.
+    """Global tokens see all keys, and all queries see global tokens; other pairs are hidden.
 
-    By ``&`` it opens another mask for its tokens: ``SlidingWindowMask(256, 256) &
-    GlobalMask([0, 1])`` hides what both hide, as in Longformer and BigBird.
+    Combine it by ``&`` to add global tokens to another mask, as in Longformer and BigBird:
+    ``SlidingWindowMask(256, 256) & GlobalMask([0, 1])`` hides a key only if both masks hide it.
 
     Parameters
     ----------
@@ -251,8 +252,8 @@ class GlobalMask(Mask):
     TypeError
         If `indices` are not integers.
     ValueError
-        If they do not have one axis, or one is negative, where it can be read. Indices on a
-        device are not read.
+        If `indices` do not have one axis, or an index is negative. Indices on a device, lazy or
+        in a trace are not checked.
 
     References
     ----------
@@ -273,7 +274,7 @@ class GlobalMask(Mask):
 
     indices: Sequence[int] | AnyArray = array_field()
 
-    # Of indices that the host has.
+    # The ranges of the indices; None if they are not on the host.
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -286,24 +287,26 @@ class GlobalMask(Mask):
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~(self._is_global(q) | self._is_global(k))
 
-    def _is_global(self, points: PositionBlock) -> Array:
-        """Tell which positions have global tokens."""
-        xp, positions = points.backend.xp, points.values
-        if self._ranges is None or points.ranges is None or points.backend.is_compiling:
-            return xp.any(positions[..., None] == points.in_library(self.indices), axis=-1)
-        on_host = np.concat([np.arange(*pair) for pair in points.ranges])
-        edges = np.ravel(ranges.intersect(self._ranges, points.ranges))
-        is_global = np.searchsorted(edges, on_host, side="right") % 2 == 1
-        return xp.asarray(is_global.reshape(positions.shape), device=points.backend.device)
+    def _is_global(self, block: PositionBlock) -> Array:
+        """Return True at the positions of global tokens."""
+        xp, positions = block.backend.xp, block.values
+        if self._ranges is None or block.ranges is None or block.backend.is_compiling:
+            return xp.any(positions[..., None] == block.in_library(self.indices), axis=-1)
+        host_positions = np.concat([np.arange(*pair) for pair in block.ranges])
+        edges = np.ravel(ranges.intersect(self._ranges, block.ranges))
+        is_global = np.searchsorted(edges, host_positions, side="right") % 2 == 1
+        return xp.asarray(is_global.reshape(positions.shape), device=block.backend.device)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
-        whole = ((0, k_len),)
+        all_keys = ((0, k_len),)
         if self._ranges is None:
-            return VisibleKeys(whole, ())
-        tokens = ranges.intersect(self._ranges, whole)
+            return VisibleKeys(all_keys, ())
+        global_keys = ranges.intersect(self._ranges, all_keys)
         global_queries = ranges.intersect(self._ranges, queries)
         are_all_global = ranges.count_positions(global_queries) == ranges.count_positions(queries)
-        return VisibleKeys(whole if global_queries else tokens, whole if are_all_global else tokens)
+        return VisibleKeys(
+            all_keys if global_queries else global_keys, all_keys if are_all_global else global_keys
+        )
 
     def _global_queries(self) -> Ranges:
         return self._ranges or ()
@@ -313,27 +316,27 @@ class GlobalMask(Mask):
 class NeighbourhoodMask(Mask):
     """A token of a grid sees the tokens around it.
 
-    The tokens of the grid are in C order: position ``row * width + column`` in two dimensions.
+    The tokens are in C order: position ``row * width + column`` in two dimensions.
 
     Parameters
     ----------
     shape : tuple of int
         Lengths of the axes of the grid, positive.
     window : int or tuple of int
-        How many steps away a token is seen, zero or more: on each axis, or one number for all.
+        Maximum distance of a visible token, zero or more: of each axis, or one number for all.
 
     Raises
     ------
     TypeError
-        If a length or a number of steps is not an integer.
+        If a length or a distance is not an integer.
     ValueError
-        If a number is out of range, or there are not as many in `window` as in `shape`; as an
-        array or in an attention, if there are more queries or keys than tokens.
+        If a number is out of range, or the lengths of `window` and `shape` differ; as an array or
+        in an attention, if there are more queries or keys than tokens.
 
     References
     ----------
-    Hassani et al. (2023), Neighborhood Attention Transformer, section 3.1; at the edges of the
-    grid a neighbourhood is cut here, and moved inwards there.
+    Hassani et al. (2023), Neighborhood Attention Transformer, section 3.1. At the edges of the
+    grid the paper shifts a neighbourhood inwards, and this mask clips it.
 
     Examples
     --------
@@ -370,8 +373,8 @@ class NeighbourhoodMask(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         (start, stop), tokens = queries, prod(self.shape)
         if k_len > tokens or start < 0 or stop > tokens:
-            places = f"queries from position {start} to {stop - 1} and {plural(k_len, 'key')}"
-            actual = f"{self.shape}, {plural(tokens, 'token')}, for {places}"
+            lengths = f"queries from position {start} to {stop - 1} and {plural(k_len, 'key')}"
+            actual = f"{self.shape}, {plural(tokens, 'token')}, for {lengths}"
             raise wrong_value("shape", "have a token for each query and key", actual)
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
@@ -380,24 +383,24 @@ class NeighbourhoodMask(Mask):
             self._check(queries, k_len, backend)
 
     def _check_ring(self, window: int) -> None:
-        if (size := prod(self.shape)) > window:  # its windows have no end
-            requirement = f"have grids of at most {window} tokens, as many as the ring keeps"
+        if (size := prod(self.shape)) > window:  # the probed positions are outside the grid
+            requirement = f"have grids of at most {window} tokens, the window of the ring"
             hint = f" Make the cache with window={size}, or without a ring."
             raise wrong_value("mask", requirement, self, hint)
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        # Positions are smaller, so that larger sizes make no difference.
-        xp, most = q.backend.xp, q.largest
-        tokens = min(prod(self.shape), most)
+        # Larger sizes than the largest position have the same result.
+        xp, largest = q.backend.xp, q.largest
+        tokens = min(prod(self.shape), largest)
         hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
         stride = prod(self.shape)
         for n, steps in zip(self.shape, self._steps, strict=True):
             stride //= n
-            query_place, key_place = (
-                xp.remainder(xp.floor_divide(points.values, min(stride, most)), min(n, most))
-                for points in (q, k)
+            q_index, k_index = (
+                xp.remainder(xp.floor_divide(p.values, min(stride, largest)), min(n, largest))
+                for p in (q, k)
             )
-            hidden = hidden | (xp.abs(query_place - key_place) > min(steps, most))
+            hidden = hidden | (xp.abs(q_index - k_index) > min(steps, largest))
         return hidden
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -405,32 +408,32 @@ class NeighbourhoodMask(Mask):
         start, stop = max(start, 0), min(stop, prod(self.shape))
         rows_with_keys = -(-k_len // prod(self.shape[1:]))
         shape = (min(self.shape[0], rows_with_keys), *self.shape[1:])
-        seen = _neighbours(shape, self._steps, start, stop) if start < stop else ()
-        return VisibleKeys(ranges.intersect(seen, ((0, k_len),)), ())
+        visible = _neighbours(shape, self._steps, start, stop) if start < stop else ()
+        return VisibleKeys(ranges.intersect(visible, ((0, k_len),)), ())
 
 
 def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int) -> Ranges:
-    """Return the tokens of a grid that are neighbours of those from `start` to before `stop`.
+    """Return the neighbours of the tokens from `start` to before `stop` in a grid.
 
-    Of tokens in several rows they are whole rows, perhaps more than they see.
+    For tokens in several rows the result is complete rows, a superset of the neighbours.
     """
     (rows, *row_shape), (step, *row_steps) = shape, steps
     width = prod(row_shape)
     first, last = start // width, (stop - 1) // width
-    near = range(max(first - step, 0), min(last + step + 1, rows))
+    window = range(max(first - step, 0), min(last + step + 1, rows))
     if row_shape and first == last:
         begin = first * width
-        seen = _neighbours(tuple(row_shape), tuple(row_steps), start - begin, stop - begin)
-        if (near.stop - near.start) * len(seen) <= _MOST_RANGES_OF_NEIGHBOURS:
-            return ranges.unite((i * width + a, i * width + b) for i in near for a, b in seen)
-    return ranges.unite([(near.start * width, near.stop * width)])
+        columns = _neighbours(tuple(row_shape), tuple(row_steps), start - begin, stop - begin)
+        if (window.stop - window.start) * len(columns) <= _MAX_NEIGHBOUR_RANGES:
+            return ranges.unite((i * width + a, i * width + b) for i in window for a, b in columns)
+    return ranges.unite([(window.start * width, window.stop * width)])
 
 
-# Hides nothing.
+# The mask that hides no key.
 HIDES_NOTHING = SlidingWindowMask(None, None)
 
 
-def outside_ring(window: int, sinks: int) -> Mask:
-    """Return the mask that hides later keys, and all earlier ones but the newest and the first."""
+def outside_ring(window: int, num_sink_tokens: int) -> Mask:
+    """Return the causal mask of a window and of sink tokens at the first positions."""
     newest = SlidingWindowMask(window - 1, 0)
-    return CausalMask() | newest & GlobalMask(range(sinks)) if sinks else newest
+    return CausalMask() | newest & GlobalMask(range(num_sink_tokens)) if num_sink_tokens else newest

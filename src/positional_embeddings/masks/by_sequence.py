@@ -1,4 +1,4 @@
-"""Masks by sequence: padding, prefixes, and the segments of packed documents."""
+"""Masks that differ between sequences: padding, prefixes, and segments of packed documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.masks import spans
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
@@ -28,11 +28,11 @@ Side = Literal["right", "left"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _ByLength(Mask):
-    """Base of masks by a length of each sequence."""
+class _LengthMask(Mask):
+    """Base of masks from one length of each sequence."""
 
     lengths: Array = array_field()
-    # The least and the largest length, if the host has them.
+    # The smallest and the largest length; None if they are not on the host.
     _bounds: tuple[int, int] | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class _ByLength(Mask):
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
-        # PyTorch would compile anew for each number that is read while it compiles.
+        # A value that is read during compilation makes PyTorch recompile for each new value.
         if isinstance(self.lengths, np.ndarray) and backend.is_compiling:
             return
         if self._bounds is None or self._bounds[1] > k_len:
@@ -57,24 +57,24 @@ class _ByLength(Mask):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PaddingMask(_ByLength):
-    """No query sees the padding of sequences of different lengths.
+class PaddingMask(_LengthMask):
+    """No query sees padding, in sequences of different lengths.
 
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (batch,)
         Lengths of the sequences without padding, zero or more.
     side : {"right", "left"}, default "right"
-        Side that the padding is on. Lengths do not tell it; `from_attention_mask` checks it.
+        Side of the padding, which `from_attention_mask` checks.
 
     Raises
     ------
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` do not have one axis, or one is negative; as an array or in an attention, if
-        one is above the number of keys. Lengths on a GPU, lazy or in a trace are not read: there
-        a negative one hides all keys, and one above the number of keys hides none.
+        If `lengths` do not have one axis, or a length is negative; as an array or in an
+        attention, if a length exceeds the number of keys. Lengths on a GPU, lazy or in a trace
+        are not checked: a negative length hides all keys, and too large a length hides none.
 
     Examples
     --------
@@ -99,20 +99,20 @@ class PaddingMask(_ByLength):
         attention_mask : array of int or bool, shape (batch, seq)
             1 at tokens, and 0 at padding.
         side : {"right", "left"}, default "right"
-            Side that the padding is on.
+            Side of the padding.
 
         Returns
         -------
         PaddingMask
-            With the number of tokens of each sequence.
+            Its lengths are the numbers of tokens of the sequences.
 
         Raises
         ------
         TypeError
             If `attention_mask` holds neither integers nor booleans.
         ValueError
-            If it does not have two axes, or, where it can be read, holds other numbers than 0
-            and 1, or padding anywhere but on that side.
+            If `attention_mask` does not have two axes. If its values are concrete, and are not 0
+            and 1, or have padding on the other side or between tokens.
 
         Examples
         --------
@@ -131,18 +131,18 @@ class PaddingMask(_ByLength):
         if numbers.ndim != 2:
             raise wrong_value(name, "have shape (batch, seq)", tuple(numbers.shape))
         if backend.is_concrete(numbers):
-            token = xp.astype(numbers, xp.bool)
-            earlier, later = token[:, :-1], token[:, 1:]
-            other = xp.any(numbers != xp.astype(token, numbers.dtype))
-            elsewhere = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
-            if backend.concrete_bool(other | elsewhere.pop(side)):  # a device is waited for once
-                if backend.concrete_bool(other):
+            is_token = xp.astype(numbers, xp.bool)
+            earlier, later = is_token[:, :-1], is_token[:, 1:]
+            has_other_numbers = xp.any(numbers != xp.astype(is_token, numbers.dtype))
+            is_wrong = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
+            if backend.concrete_bool(has_other_numbers | is_wrong.pop(side)):  # one synchronization
+                if backend.concrete_bool(has_other_numbers):
                     raise wrong_value(name, "hold 1 at tokens and 0 at padding", "other numbers")
-                requirement = f"have its padding on the {side} of each sequence, as `side` says"
-                hint = f" SegmentMask({name}.T - 1) has its padding anywhere."
-                for other_side, is_elsewhere in elsewhere.items():
-                    if not backend.concrete_bool(is_elsewhere):
-                        hint = f" Pass side={other_side!r}, where it is."
+                requirement = f"have its padding on the {side} of each sequence (`side`)"
+                hint = f" SegmentMask({name}.T - 1) supports padding at any position."
+                for other_side, is_other_wrong in is_wrong.items():
+                    if not backend.concrete_bool(is_other_wrong):
+                        hint = f" Pass side={other_side!r}."
                 raise wrong_value(name, requirement, "padding elsewhere", hint)
         lengths = xp.sum(xp.astype(numbers, backend.integer), axis=1, dtype=backend.integer)
         return cls(lengths, side)
@@ -156,34 +156,34 @@ class PaddingMask(_ByLength):
         return k.values < k.k_len - lengths
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:  # noqa: ARG002
-        hint = " Give padding a key position below 0."
-        raise wrong_value("mask", "have no PaddingMask where positions are given", self, hint)
+        hint = " Set the key positions of padding to -1."
+        raise wrong_value("mask", "have no PaddingMask with explicit positions", self, hint)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:  # noqa: ARG002
-        least, most = self._bounds or (0, k_len)
+        lengths = reversed(self._bounds or (0, k_len))
         if self.side == "left":
-            return VisibleKeys(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
-        return VisibleKeys(clip(0, most, k_len), clip(0, least, k_len))
+            return VisibleKeys(*(clip(k_len - length, k_len, k_len) for length in lengths))
+        return VisibleKeys(*(clip(0, length, k_len) for length in lengths))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrefixMask(_ByLength):
-    """A query sees the keys of a prefix, its own position, and earlier ones (prefix LM).
+class PrefixMask(_LengthMask):
+    """A query sees the keys of a prefix, its own position, and earlier positions (prefix LM).
 
-    Use it without `CausalMask`, which would hide the prefix again.
+    Do not combine it with `CausalMask` by ``|``, which hides later keys of the prefix.
 
     Parameters
     ----------
     lengths : int, or list, tuple or array of int, shape (batch,)
-        Number of keys of the prefix, zero or more, the same for all sequences or one for each.
+        Number of keys of the prefix, zero or more, of all sequences or of each sequence.
 
     Raises
     ------
     TypeError
         If `lengths` are not integers.
     ValueError
-        If one is negative; as an array or in an attention, if one is above the number of keys.
-        Lengths on a GPU, lazy or in a trace are not read.
+        If a length is negative; as an array or in an attention, if a length exceeds the number
+        of keys. Lengths on a GPU, lazy or in a trace are not checked.
 
     References
     ----------
@@ -214,8 +214,9 @@ class PrefixMask(_ByLength):
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
-        least, most = self._bounds or (0, k_len)
-        return VisibleKeys(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
+        min_length, max_length = self._bounds or (0, k_len)
+        any_query = clip(0, max(stop, max_length), k_len)
+        return VisibleKeys(any_query, clip(0, max(start + 1, min_length), k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,18 +226,18 @@ class SegmentMask(Mask):
     Parameters
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
-        The document of each position; a negative number is padding, which sees nothing and is
-        seen by nobody.
+        Document of each position. A negative number is padding, which sees no keys, and which
+        no query sees.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
-        The document of each key, `ids` if None. With it the queries are at the
-        last positions: the last query is at the last key, as with cached keys.
+        Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
+        as with cached keys.
 
     Raises
     ------
     TypeError
         If an array does not hold signed integers, or their libraries differ.
     ValueError
-        If an array has the wrong number of axes, or the batches differ; as an array or in an
+        If an array has the wrong number of axes, or the batch sizes differ; as an array or in an
         attention, if a query or a key has no document.
 
     See Also
@@ -261,7 +262,7 @@ class SegmentMask(Mask):
 
     ids: Array = array_field()
     key_ids: Array = array_field(None)
-    # The documents of the keys, if the host has them.
+    # The documents of the keys; None if they are not on the host.
     _documents: "_Documents | None" = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -281,12 +282,12 @@ class SegmentMask(Mask):
             checks.set_fields(self, _documents=_Documents.of(key))
 
     def _documents_of(self) -> tuple[Array, ...]:
-        """Return the documents of queries and of keys as (position, batch)."""
+        """Return the documents of queries and of keys, (position, batch)."""
         query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
         return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
 
     def _start(self) -> int:
-        """Return the position of the first of `ids`."""
+        """Return the position of `ids[0]`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
@@ -300,28 +301,21 @@ class SegmentMask(Mask):
         start, stop = hull(queries)
         query, _ = self._documents_of()
         query = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
-        visible_keys = self._documents.visible_keys(query, k_len)
-        return (
-            visible_keys
-            if query.shape[0] == stop - start
-            else VisibleKeys(visible_keys.any_query, ())
-        )
+        visible = self._documents.visible_keys(query, k_len)
+        has_documents = query.shape[0] == stop - start
+        return visible if has_documents else VisibleKeys(visible.any_query, ())
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
         start, stop = queries
         if checks.is_static(last) and (start < first or last < stop):
-            requirement = (
-                "have shape (seq,) or (seq, batch), with a document for each query, at positions"
-            )
-            actual = f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}"
+            requirement = "have shape (seq,) or (seq, batch), and include the query positions"
+            actual = f"shape {tuple(self.ids.shape)}, for positions {first} to {last - 1}"
             raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_static(key.shape[0]) and k_len > key.shape[0]:
-            requirement = (
-                f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
-            )
+            requirement = f"have shape (key,) or (key, batch), with {plural(k_len, 'key')} or more"
             raise wrong_value(name, requirement, tuple(key.shape))
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
@@ -336,50 +330,47 @@ class SegmentMask(Mask):
 
 
 class _Documents(NamedTuple):
-    """The documents of sequences of keys, and where each of them is.
+    """The documents of the keys, and the range of keys of each document."""
 
-    Documents have numbers, from the first sequence to the last.
-    """
-
-    ids: HostArray  # of all sequences, ascending
+    ids: HostArray  # the sorted ids of all sequences
     batch: int
-    numbers: HostArray  # sequence * len(ids) + index into ids
+    numbers: HostArray  # sequence * len(ids) + index into ids, ascending
     firsts: HostArray
     lasts: HostArray
-    contiguous: HostArray
+    is_contiguous: HostArray
 
     @classmethod
     def of(cls, ids: HostArray) -> "_Documents":
-        """Return the documents of ids (key, batch)."""
+        """Return the documents of an array of ids, (key, batch)."""
         keys, batch = ids.shape
         documents, index = np.unique(ids.T.ravel(), return_inverse=True)
         numbers = np.repeat(np.arange(batch), keys) * len(documents) + index
         order = np.argsort(numbers, stable=True)
         order = order[documents[index[order]] >= 0]
-        numbers, begin, counts = np.unique(numbers[order], return_index=True, return_counts=True)
-        firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
+        numbers, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
+        firsts, lasts = order[starts] % keys, order[starts + counts - 1] % keys
         return cls(documents, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
     def visible_keys(self, queries: HostArray, k_len: int) -> VisibleKeys:
-        """Return which keys are seen by queries, whose documents (query, batch) are given."""
+        """Return the visible keys of queries, from the documents (query, batch) of the queries."""
         batch = queries.shape[1] if self.batch == 1 else self.batch
         queries = np.broadcast_to(queries, (len(queries), batch))
         index, has_document = _look_up(self.ids, queries)
         numbers = np.arange(batch) % self.batch * len(self.ids) + index
-        seen, has_keys = _look_up(self.numbers, np.unique(numbers[has_document]))
-        seen = seen[has_keys]
-        firsts, lasts = self.firsts[seen], self.lasts[seen]
+        visible, has_keys = _look_up(self.numbers, np.unique(numbers[has_document]))
+        visible = visible[has_keys]
+        firsts, lasts = self.firsts[visible], self.lasts[visible]
         any_query = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
-        # All queries of a sequence see one document, which has no gap.
-        same = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
-        if not (seen.size and same and np.all(self.contiguous[seen])):
+        # Whether all queries of a sequence see one document, which has no gap.
+        are_equal = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
+        if not (visible.size and are_equal and np.all(self.is_contiguous[visible])):
             return VisibleKeys(any_query, ())
         return VisibleKeys(any_query, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
 
 
-def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
-    """Return where values are in an ordered array, and whether they are."""
-    at = np.searchsorted(ordered, values)
-    is_there = at < len(ordered)
-    is_there[is_there] = ordered[at[is_there]] == values[is_there]
-    return at, is_there
+def _look_up(table: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
+    """Return the indices of values in a sorted table, and whether the table includes them."""
+    index = np.searchsorted(table, values)
+    is_included = index < len(table)
+    is_included[is_included] = table[index[is_included]] == values[is_included]
+    return index, is_included

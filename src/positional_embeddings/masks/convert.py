@@ -1,4 +1,4 @@
-"""Combine masks, convert them to what others take and back, and find fully masked queries."""
+"""Combine masks, convert them to and from other libraries, and find fully masked queries."""
 
 from functools import reduce
 from operator import or_
@@ -22,55 +22,54 @@ from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.spans import index_ranges
 
-# What a block of queries sees of a block of keys.
-_HIDDEN, _PART, _WHOLE = range(3)
+# States of a block of queries and keys: all pairs hidden, some visible, all visible.
+_HIDDEN, _PARTIAL, _FULL = range(3)
 
 _EXAMPLES = "such as CausalMask() or FunctionMask(function)"
 
 
 def combine_masks(*masks: Array | Mask | None) -> Any:
-    """Return the mask that hides what any of the given masks hides.
+    """Return the union of masks: a key is hidden if any mask hides it.
 
-    Masks with the same number of axes broadcast axis by axis. A mask of two axes is (query, key),
-    as in attention, and gets a third axis if others are (query, key, batch). (``|`` would align
-    their last axes instead: use it for masks with the same number of axes.)
+    Masks with the same number of axes broadcast axis by axis. A (query, key) mask gets a last axis
+    if other masks are (query, key, batch). (``|`` instead aligns the last axes: use it for masks
+    with the same number of axes.)
 
     Parameters
     ----------
     *masks : array of bool, Mask, or None
-        Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast, or
-        all with another number of axes; None is skipped. The attention mask of a
-        tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``. Or
-        each a `Mask`, which ``|`` combines as well.
+        Masks of shape (query, key) or (query, key, batch), which broadcast, or masks with another
+        number of axes, the same for all. None is skipped. For the attention mask of a tokenizer,
+        (batch, key) with 0 at padding, pass ``(attention_mask == 0).T[None]``. If one mask is a
+        `Mask`, all are: ``|`` gives the same result.
 
     Returns
     -------
     array of bool, Mask, or None
-        Their union, of the broadcast shape; None if every mask is None.
+        The union, of the broadcast shape; None if all masks are None.
 
     Raises
     ------
     TypeError
         If a mask is not a boolean array, or their libraries differ.
     ValueError
-        If their shapes do not broadcast, or their numbers of axes differ and are not two and three.
+        If the shapes do not broadcast, or the numbers of axes differ and are not two and three.
 
     Examples
     --------
     >>> from positional_embeddings import create_causal_mask, create_padding_mask
-    >>> both = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
-    >>> both.shape
+    >>> mask = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
+    >>> mask.shape
     (5, 5, 2)
 
-    A mask of your own, (query, key), applies to the whole batch:
+    A (query, key) mask applies to all sequences:
 
     >>> import numpy as np
-    >>> own = np.zeros((5, 5), dtype=bool)
-    >>> combine_masks(both, own).shape
+    >>> combine_masks(mask, np.zeros((5, 5), dtype=bool)).shape
     (5, 5, 2)
     """
     if len(masks) == 1 and isinstance(masks[0], list | tuple):
-        raise wrong_type("masks", "be given one by one, as combine_masks(*masks)", "one list")
+        raise wrong_type("masks", "be separate arguments, combine_masks(*masks)", "one list")
     by_name: dict[str, Array] = {f"masks[{i}]": m for i, m in enumerate(masks) if m is not None}
     arrays = list(by_name.values())
     if not arrays:
@@ -82,11 +81,9 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
         shapes = [tuple(mask.shape) for mask in arrays]
         if set(map(len, shapes)) == {2, 3}:
             arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
-        fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
-        if not fit or len({mask.ndim for mask in arrays}) > 1:
-            requirement = (
-                "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
-            )
+        can_broadcast = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
+        if not can_broadcast or len({mask.ndim for mask in arrays}) > 1:
+            requirement = "broadcast, as (query, key) and (query, key, batch) or with equal `ndim`"
             raise wrong_value("masks", requirement, ", ".join(map(str, shapes)))
     return reduce(or_, arrays)
 
@@ -94,8 +91,8 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
 def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     """Return a mask as a bias: minus infinity where True, 0 elsewhere.
 
-    For implementations of attention that add a mask to the scores. Many of them give NaN
-    for a query that may attend to no key: see `fully_masked_rows`.
+    Use it with implementations of attention that add a mask to the scores. Many implementations
+    return NaN for a fully masked query: see `fully_masked_rows`.
 
     Parameters
     ----------
@@ -114,7 +111,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     TypeError
         If `mask` is not a boolean array, or `dtype` is not real floating-point.
     ValueError
-        If the device does not have `dtype`.
+        If the device does not support `dtype`.
 
     Examples
     --------
@@ -141,36 +138,35 @@ def to_attend(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return a mask as PyTorch, JAX and ONNX take it: True where a query may attend.
+    """Return a mask in the convention of PyTorch, JAX and ONNX: True where a query may attend.
 
     Parameters
     ----------
     mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
         True where a query may not attend to a key.
     q_len, k_len, offset : int, optional
-        For a `Mask`: numbers of queries and keys, and position of the first query among
-        the keys. If None, there are as many keys as queries, and the last query is at the
-        last key.
+        For a `Mask`: numbers of queries and keys, and position of the first query among the
+        keys. If None, `k_len` equals `q_len`, and the last query is at the last key.
     xp, device : optional
         For a `Mask`: array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (batch or 1, 1, query, key)
-        What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
-        ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take. An axis of length 1 in
-        an array stays so. ONNX Runtime needs the axis of queries in full, as a `Mask` gives it.
-        Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds a bias to scores
-        ``mask_to_bias(~to_attend(...))``.
+        The mask for ``scaled_dot_product_attention(attn_mask=)`` of PyTorch,
+        ``dot_product_attention(mask=)`` of JAX, and ``Attention`` of ONNX. Axes of length 1 in an
+        array are not expanded. ONNX Runtime requires the full query axis, which a `Mask` has.
+        For ``MultiHeadAttention`` of Keras, pass ``to_attend(...)[:, 0]``, and for a bias on
+        scores ``mask_to_bias(~to_attend(...))``.
 
     Raises
     ------
     TypeError
         If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`,
-        or an option is given with an array.
+        or an option for a `Mask` is passed with an array.
     ValueError
         If an array does not have two or three axes, a number is not positive, or the mask does
-        not fit this number of queries and keys.
+        not match the numbers of queries and keys.
 
     Examples
     --------
@@ -194,16 +190,16 @@ def to_attend(
 
 
 class BlockRanges(NamedTuple):
-    """Which blocks of keys each block of queries sees, as NumPy arrays of int32.
+    """Indices of the visible blocks of keys of each block of queries, as NumPy arrays of int32.
 
     Attributes
     ----------
     kv_num_blocks : array, shape (batch, 1, q_blocks)
-        Number of blocks of keys that are seen in part.
+        Number of partial blocks, which have visible pairs but are not full.
     kv_indices : array, shape (batch, 1, q_blocks, k_blocks)
-        Which blocks these are, in ascending order; zeros after them.
+        Indices of the partial blocks, ascending, then zeros.
     full_kv_num_blocks, full_kv_indices : array
-        The same of the blocks that are seen as a whole.
+        Number and indices of the full blocks, in which all pairs are visible.
     """
 
     kv_num_blocks: HostArray
@@ -221,22 +217,22 @@ def to_block_ranges(
     block_size: int,
     offset: int | None = None,
 ) -> BlockRanges:
-    """Return which blocks of keys each block of queries sees, as block-sparse kernels want.
+    """Return the visible blocks of keys of each block of queries, for block-sparse kernels.
 
-    PyTorch's FlexAttention takes the tables, as tensors, in this order:
+    For FlexAttention of PyTorch, pass the tables as tensors:
     ``BlockMask.from_kv_blocks(*map(torch.asarray, tables), BLOCK_SIZE=block_size, mask_mod=...,
     seq_lengths=(q_len, k_len))``.
 
     Parameters
     ----------
     mask : Mask
-        Arrays of other libraries than NumPy are not read: a block of which such a mask may hide a
-        part counts as seen in part.
+        Only NumPy arrays of a mask are read. With arrays of other libraries, a block that is
+        possibly partial is listed as partial.
     q_len, k_len : int
-        Numbers of queries and keys; as many keys as queries if `k_len` is None.
+        Numbers of queries and keys. If `k_len` is None, it equals `q_len`.
     block_size : int
-        Number of queries and of keys of a block, positive. The last ones may be shorter, and are
-        never seen as a whole then.
+        Number of queries and of keys of a block, positive. The last blocks may be shorter, and
+        shorter blocks are never listed as full.
     offset : int, optional
         Position of the first query among the keys. If None, the last query is at the last key.
 
@@ -251,7 +247,7 @@ def to_block_ranges(
     TypeError
         If `mask` is not a `Mask`, or a number is not an integer.
     ValueError
-        If a number is not positive, or the mask does not fit this number of queries and keys.
+        If a number is not positive, or the mask does not match the numbers of queries and keys.
 
     References
     ----------
@@ -273,50 +269,53 @@ def to_block_ranges(
     block_size = checks.positive_integer("block_size", block_size)
     backend = backend_for()
     (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, backend)
-    at = ImplicitPositions(start, k_len)
+    positions = ImplicitPositions(start, k_len)
     states = [
-        _states(mask, (first, min(first + block_size, stop)), at, block_size, backend)
+        _block_states(mask, (first, min(first + block_size, stop)), positions, block_size, backend)
         for first in range(start, stop, block_size)
     ]
     batch = max(map(len, states))
     states = np.stack([np.broadcast_to(row, (batch, row.shape[1])) for row in states], axis=1)
     tables = []
-    for state in (_PART, _WHOLE):
-        chosen = states[:, None] == state
-        counts = np.sum(chosen, axis=-1, dtype=np.int32)
-        order = np.argsort(~chosen, axis=-1, stable=True)
+    for state in (_PARTIAL, _FULL):
+        is_listed = states[:, None] == state
+        counts = np.sum(is_listed, axis=-1, dtype=np.int32)
+        order = np.argsort(~is_listed, axis=-1, stable=True)
         is_counted = np.arange(order.shape[-1]) < counts[..., None]
         tables += [counts, np.where(is_counted, order, 0).astype(np.int32)]
     return BlockRanges(*tables)
 
 
-def _states(
-    mask: Mask, queries: tuple[int, int], at: ImplicitPositions, block_size: int, backend: Backend
+def _block_states(
+    mask: Mask,
+    queries: tuple[int, int],
+    positions: ImplicitPositions,
+    block_size: int,
+    backend: Backend,
 ) -> Array:
-    """Return what queries at some positions see of each block of keys, (batch or 1, block)."""
-    starts = np.arange(0, at.k_len, block_size)
-    stops = np.minimum(starts + block_size, at.k_len)
-    (
-        any_query,
-        every_query,
-    ) = (  # how many keys of each block any of the queries sees, and all of them
+    """Return the states of the blocks of a range of query positions, (batch or 1, block)."""
+    k_len = positions.k_len
+    starts = np.arange(0, k_len, block_size)
+    stops = np.minimum(starts + block_size, k_len)
+    any_query, every_query = (  # numbers of visible keys in each block
         sum(np.clip(stop, starts, stops) - np.clip(start, starts, stops) for start, stop in ranges)
-        for ranges in mask._visible_keys((queries,), at.k_len)
+        for ranges in mask._visible_keys((queries,), k_len)
     )
-    is_long = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
-    is_whole = (every_query == stops - starts) & is_long
-    states = np.where(is_whole, _WHOLE, np.where(any_query > 0, _PART, _HIDDEN))[None]
+    is_complete = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
+    is_full = (every_query == stops - starts) & is_complete
+    states = np.where(is_full, _FULL, np.where(any_query > 0, _PARTIAL, _HIDDEN))[None]
     if mask._arrays():
         return states
-    for j in np.flatnonzero(states[0] == _PART):
+    for j in np.flatnonzero(states[0] == _PARTIAL):
         keys = index_ranges((int(starts[j]), int(stops[j])))
-        hidden = mask._between(index_ranges(queries).shifted(-at.offset), keys, at, backend)
-        own_states = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
-        if is_long[j]:
-            own_states = np.where(hidden.any(axis=(0, 1)), own_states, _WHOLE)
-        if len(states) < len(own_states):
-            states = np.repeat(states, len(own_states), axis=0)
-        states[:, j] = own_states
+        query_range = index_ranges(queries).shifted(-positions.offset)
+        hidden = mask._between(query_range, keys, positions, backend)
+        column = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PARTIAL)
+        if is_complete[j]:
+            column = np.where(hidden.any(axis=(0, 1)), column, _FULL)
+        if len(states) < len(column):
+            states = np.repeat(states, len(column), axis=0)
+        states[:, j] = column
     return states
 
 
@@ -326,7 +325,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     Parameters
     ----------
     attend : array of bool, shape (query, key), (batch, query, key) or (batch, 1, query, key)
-        What PyTorch, JAX, ONNX or Keras take.
+        Mask in the convention of PyTorch, JAX, ONNX or Keras.
 
     Returns
     -------
@@ -338,7 +337,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     TypeError
         If `attend` is not a boolean array.
     ValueError
-        If it does not have two to four axes, or is for several heads.
+        If `attend` does not have two to four axes, or has several heads.
 
     Examples
     --------
@@ -347,36 +346,35 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     True
     """
     xp = get_backend(attend=attend).xp
-    seen: Array = attend
-    if not dtypes.is_dtype(seen.dtype, "bool", xp):
+    visible: Array = attend
+    if not dtypes.is_dtype(visible.dtype, "bool", xp):
         requirement = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", requirement, dtypes.dtype_name(seen.dtype))
-    shape = tuple(seen.shape)
-    if seen.ndim not in (2, 3, 4) or (seen.ndim == 4 and shape[1] != 1):
+        raise wrong_type("attend", requirement, dtypes.dtype_name(visible.dtype))
+    shape = tuple(visible.shape)
+    if visible.ndim not in (2, 3, 4) or (visible.ndim == 4 and shape[1] != 1):
         requirement = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
         raise wrong_value("attend", requirement, shape)
-    seen = seen[:, 0, ...] if seen.ndim == 4 else seen
-    seen = seen[None, ...] if seen.ndim == 2 else seen
-    return xp.permute_dims(xp.logical_not(seen), (1, 2, 0))  # type: ignore[no-any-return]
+    visible = visible[:, 0, ...] if visible.ndim == 4 else visible
+    visible = visible[None, ...] if visible.ndim == 2 else visible
+    return xp.permute_dims(xp.logical_not(visible), (1, 2, 0))  # type: ignore[no-any-return]
 
 
 def check_options(
     mask: Array | Mask, for_masks: dict[str, Any], for_arrays: dict[str, Any] | None = None
 ) -> None:
-    """Check that options are given for a `Mask` that are for one, or for an array."""
-    is_value = isinstance(mask, Mask)
-    if not (is_value or hasattr(mask, "shape")):
-        raise wrong_type(
-            "mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", format_value(mask)
-        )
-    kind, unused = ("a `Mask`", for_arrays or {}) if is_value else ("an array", for_masks)
+    """Check the type of a mask, and that options apply to it, a `Mask` or an array."""
+    is_object = isinstance(mask, Mask)
+    if not (is_object or hasattr(mask, "shape")):
+        requirement = f"be a boolean array, or a `Mask`, {_EXAMPLES}"
+        raise wrong_type("mask", requirement, format_value(mask))
+    kind, unused = ("a `Mask`", for_arrays or {}) if is_object else ("an array", for_masks)
     checks.omitted(f"where `mask` is {kind}", wrong_type, **unused)
-    if is_value and for_masks["q_len"] is None:
+    if is_object and for_masks["q_len"] is None:
         raise wrong_type("q_len", "be given for a `Mask`", "None")
 
 
 def key_axis_of(name: str, array: Array, key_axis: int | None) -> int:
-    """Return the axis of keys, 1 if it is not given for an array of at most three axes."""
+    """Return the axis of keys; by default 1, for arrays of at most three axes."""
     if key_axis is None and array.ndim > 3:
         requirement = f"be given for `{name}` of {array.ndim} axes"
         requirement += ", 1 for (query, key, ...), -1 for (..., query, key)"
@@ -385,16 +383,16 @@ def key_axis_of(name: str, array: Array, key_axis: int | None) -> int:
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int | None = None) -> ArrayT:
-    """Return which queries may attend to no key.
+    """Return which queries may not attend to any key.
 
     Parameters
     ----------
     mask : array of bool
-        True where a query may not attend to a key, with all keys on the key axis: length 1
-        there means one key.
+        True where a query may not attend to a key. The key axis is not broadcast: length 1 means
+        one key.
     key_axis : int, optional
-        Axis of the keys: 1 by default for a mask of at most three axes, and to be given for more;
-        -1 for masks of shape (..., query, key).
+        Axis of the keys, -1 for masks of shape (..., query, key). The default is 1. Required for
+        masks of more than three axes.
 
     Returns
     -------
@@ -406,7 +404,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int | None = None) -> ArrayT
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If `key_axis` is out of range, or is left out for more than three axes.
+        If `key_axis` is out of range, or is missing for more than three axes.
 
     Examples
     --------

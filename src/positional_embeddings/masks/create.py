@@ -1,7 +1,7 @@
-"""The causal mask and the padding mask as arrays: True where a query may not attend to a key.
+"""Causal and padding masks as arrays: True where a query may not attend to a key.
 
-An array has shape (query, key, batch), with 1 where it broadcasts, so that arrays combine with
-``|``; `combine_masks` takes masks with other numbers of axes.
+Arrays have shape (query, key, batch), or 1 on an axis, and combine by ``|``. For masks with
+different numbers of axes, use `combine_masks`.
 """
 
 from collections.abc import Sequence
@@ -23,27 +23,27 @@ def create_causal_mask(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the mask that lets each query attend to its own and earlier positions.
+    """Return the mask in which each query attends to its own and earlier positions.
 
     Query i is at position i + `offset`, key j at position j.
 
     Parameters
     ----------
     q_len, k_len : int
-        Numbers of queries and keys, positive; as many keys as queries if `k_len` is None.
+        Numbers of queries and keys, positive. If `k_len` is None, it equals `q_len`.
     offset : int, optional
         Position of the first query among the keys. If None, ``k_len - q_len``: the last
-        query is at the last key, as with cached keys. With fewer keys than queries the
-        first queries then attend to nothing.
+        query is at the last key, as with cached keys. With fewer keys than queries, the
+        first queries then are fully masked.
     mask_diagonal : bool, default False
-        Also mask each query's own position. The query at position 0 then attends to nothing.
+        Also mask the position of each query. The query at position 0 then is fully masked.
     xp, device : optional
         Array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1)
-        True where key j comes after query i.
+        True where key j is after query i.
 
     Raises
     ------
@@ -89,14 +89,14 @@ def create_padding_mask(
     lengths : list, tuple or array of int, shape (batch,)
         Lengths of the sequences without padding, 0 to `max_len`.
     max_len : int
-        Length that the sequences are padded to, positive, at most 2**48.
+        Length of the padded sequences, positive, at most 2**48.
     side : {"right", "left"}, default "right"
-        Side that the padding is on.
+        Side of the padding.
     batch_first : bool, default False
         Return shape (batch, max_len, 1) instead.
     xp, device : optional
-        Array library (NumPy if None) and device of the result; only if `lengths` is not an array
-        of another library than NumPy.
+        Array library (NumPy if None) and device of the result; only if `lengths` is a list, a
+        tuple or a NumPy array.
 
     Returns
     -------
@@ -108,8 +108,8 @@ def create_padding_mask(
     TypeError
         If `lengths` are not integers, or another argument is of the wrong kind.
     ValueError
-        If `lengths` is not one-dimensional, or one of them is negative or above `max_len`.
-        Lengths on a GPU, in a dask array or while JAX traces are not checked.
+        If `lengths` is not one-dimensional, or a length is negative or above `max_len`. Lengths
+        on a GPU, lazy or in a trace are not checked.
 
     Examples
     --------

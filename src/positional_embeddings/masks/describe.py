@@ -1,4 +1,4 @@
-"""Masks drawn in characters."""
+"""Masks as text."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges
 from positional_embeddings.masks.spans import index_ranges
 
-# Queries or keys that are drawn at least: two at each end.
-_FEWEST_DRAWN = 4
+# Two queries or keys at each end.
+_MIN_MAX_SIZE = 4
 
 
 def describe_mask(
@@ -25,9 +25,9 @@ def describe_mask(
     offset: int | None = None,
     batch: int = 0,
     key_axis: int | None = None,
-    most: int = 32,
+    max_size: int = 32,
 ) -> str:
-    """Return a mask drawn in characters, one for each query and key.
+    """Return a mask as text, one character for each query and key.
 
     Parameters
     ----------
@@ -36,32 +36,31 @@ def describe_mask(
         (query, key) or (batch, ..., query, key); with `key_axis` 1, (query, key) or
         (query, key, batch, ...).
     q_len, k_len, offset : int, optional
-        For a `Mask`: numbers of queries and keys, and position of the first query among
-        the keys. If None, there are as many keys as queries, and the last query is at the
-        last key.
+        For a `Mask`: numbers of queries and keys, and position of the first query among the
+        keys. If None, `k_len` equals `q_len`, and the last query is at the last key.
     batch : int, default 0
-        Which sequence to draw; a mask of length 1 there is the same for all.
+        Index of the sequence to draw; any index if the mask has a batch of length 1.
     key_axis : int, optional
         Axis of the keys, next to the axis of the queries: 1 or -1. If None, it is 1, and
         `mask` has two or three axes.
-    most : int, default 32
-        Largest number of queries and of keys to draw, 4 or more; the middle of a longer
-        mask is left out.
+    max_size : int, default 32
+        Maximum number of queries and of keys to draw, 4 or more. The middle of a longer mask is
+        omitted.
 
     Returns
     -------
     str
-        A line for each query with its index, ``#`` where it attends and ``.`` where it may
-        not, below the indices of the keys; the last line says which sequence of a batch it is.
+        A line for each query, below the indices of the keys: the index of the query, ``#`` at
+        visible keys and ``.`` at hidden keys. The last line is a legend with the sizes.
 
     Raises
     ------
     TypeError
         If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`, or
-        an option is given that is not for this kind of mask.
+        an option does not apply to this type of mask.
     ValueError
-        If `mask` has too few axes, or four or more without `key_axis`, or `batch` or `most` is
-        out of range.
+        If `mask` has too few axes, or four or more without `key_axis`, or `batch` or `max_size`
+        is out of range.
 
     Examples
     --------
@@ -77,10 +76,10 @@ def describe_mask(
         4 #####
     # attends   . masked   (5 queries, 5 keys)
 
-    A `Mask` is evaluated only where it is drawn:
+    Only the drawn part of a `Mask` is evaluated:
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
-    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, None), 4, 8, most=6))
+    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, None), 4, 8, max_size=6))
           key
           01:67
     query
@@ -90,8 +89,8 @@ def describe_mask(
         3 ..:##
     # attends   . masked   (4 queries, 8 keys)
     """
-    if checks.positive_integer("most", most) < _FEWEST_DRAWN:
-        raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
+    if checks.positive_integer("max_size", max_size) < _MIN_MAX_SIZE:
+        raise wrong_value("max_size", f"be {_MIN_MAX_SIZE} or more", max_size)
     batch = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_options(mask, for_masks=lengths, for_arrays={"key_axis": key_axis})
@@ -99,64 +98,64 @@ def describe_mask(
         backend = mask._backend()
         (start, stop), k_len = mask._checked_interval(**lengths, backend=backend)
         shape = (stop - start, k_len)
-        rows, columns = (_select_ends(size, most) for size in shape)
+        rows, columns = (_select_ends(size, max_size) for size in shape)
         hidden = mask._between(
             index_ranges(*rows), index_ranges(*columns), ImplicitPositions(start, k_len), backend
         )
-        picture, sequences = _sequence_table(hidden, batch, 1)
+        table, sequences = _sequence_table(hidden, batch, 1)
     else:
         backend = get_backend(mask=mask)
         checks.mask("mask", mask, backend.xp)
-        picture, sequences = _sequence_table(mask, batch, key_axis)
-        shape = tuple(picture.shape)
-        rows, columns = (_select_ends(size, most) for size in shape)
-        some_queries = index_ranges(*rows).take(picture, -2, backend)
-        picture = index_ranges(*columns).take(some_queries, -1, backend)
+        table, sequences = _sequence_table(mask, batch, key_axis)
+        shape = tuple(table.shape)
+        rows, columns = (_select_ends(size, max_size) for size in shape)
+        table = index_ranges(*rows).take(table, -2, backend)
+        table = index_ranges(*columns).take(table, -1, backend)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
     queries, keys = ([i for part in parts for i in range(*part)] for parts in (rows, columns))
     digits = len(str(max(keys, default="")))
     key_numbers = _with_gap([str(j).rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = np.broadcast_to(backend.to_numpy(picture), (len(queries), len(keys))).tolist()
+    hidden_keys = np.broadcast_to(backend.to_numpy(table), (len(queries), len(keys))).tolist()
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
-    drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
-    lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
+    query_lines = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
+    lines += ["query", *_with_gap(query_lines, rows, ":".rjust(width))]
     size = f"{plural(shape[0], 'query')}, {plural(shape[1], 'key')}"
-    which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
-    lines.append(f"# attends   . masked   ({size}{which})")
+    sequence = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
+    lines.append(f"# attends   . masked   ({size}{sequence})")
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _select_ends(size: int, most: int) -> Ranges:
-    """Return the queries or keys that are drawn: all, or the first and the last ones."""
-    half = (most - 1) // 2
-    return ((0, size),) if size <= most else ((0, half), (size - half, size))
+def _select_ends(size: int, max_size: int) -> Ranges:
+    """Return the drawn queries or keys: all, or the first and the last ones."""
+    half = (max_size - 1) // 2
+    return ((0, size),) if size <= max_size else ((0, half), (size - half, size))
 
 
 def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
-    """Return texts, one for each position in the parts, with a gap between two parts."""
+    """Return texts, one for each position in one or two parts, with a gap between the parts."""
     first = parts[0][1]
     return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
 def _sequence_table(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
-    picture, (sequences, *others) = table_at("mask", mask, {"batch": batch}, key_axis)
-    if set(others) - {1}:
+    table, (sequences, *heads) = select_table("mask", mask, {"batch": batch}, key_axis)
+    if set(heads) - {1}:
         requirement = "have length 1 on axes other than batch, queries and keys"
         hint = " Pass one of the masks, such as that of one head."
         raise wrong_value("mask", requirement, f"shape {tuple(mask.shape)}", hint)
-    return picture, sequences
+    return table, sequences
 
 
-def table_at(
-    name: str, array: Array, numbers: dict[str, int], key_axis: int | None
+def select_table(
+    name: str, array: Array, indices: dict[str, int], key_axis: int | None
 ) -> tuple[Array, Shape]:
-    """Return the (query, key) table at numbers on its other axes, and how long these are.
+    """Return the (query, key) table at indices of the other axes, and the lengths of these axes.
 
-    The numbers are named for messages. There is a 0 for each that lacks; one of an axis of length
-    1 is the same for all.
+    The keys of `indices` are the names in messages. A missing index is 0, and any index is valid
+    on an axis of length 1.
     """
     if array.ndim < 2:
         raise wrong_value(name, "have axes of queries and keys", f"shape {tuple(array.shape)}")
@@ -164,9 +163,9 @@ def table_at(
     sizes = tuple(array.shape[:-2] if are_last else array.shape[2:])
     if 0 in sizes:
         raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
-    for (option, number), size in zip(numbers.items(), sizes, strict=False):
-        if number >= size != 1:
-            raise wrong_value(option, f"be below {size}", number)
-    whole = [*numbers.values(), *[0] * len(sizes)]
-    at = [number % size for number, size in zip(whole, sizes, strict=False)]
-    return array[(*at, ...) if are_last else (..., *at)], sizes or (1,)
+    for (option, i), size in zip(indices.items(), sizes, strict=False):
+        if i >= size != 1:
+            raise wrong_value(option, f"be below {size}", i)
+    padded = [*indices.values(), *[0] * len(sizes)]
+    index = [i % size for i, size in zip(padded, sizes, strict=False)]
+    return array[(*index, ...) if are_last else (..., *index)], sizes or (1,)

@@ -1,7 +1,7 @@
-"""Masks as values: a rule on positions, how masks combine, and which keys a rule lets be seen.
+"""The base of masks, their combination by ``|``, ``&`` and ``~``, and masks from functions.
 
-True is masked out. A rule says which keys, at their positions, are hidden from which queries. It
-is evaluated for single positions, for all of them as one array, or block by block.
+True is masked out. The rule of a mask is a function of the positions of a query and a key. It is
+evaluated at single positions, as one array, or block by block.
 """
 
 from dataclasses import dataclass, field, fields
@@ -21,20 +21,21 @@ from positional_embeddings.masks.points import ImplicitPositions, PositionBlock,
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, intersect, unite
 from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
-# Numbers of an array that a `repr` spells out.
-_MOST_SHOWN = 1000
+# Larger arrays are abbreviated in a `repr`.
+_MAX_REPR_SIZE = 1000
 
 
 class Mask(ArrayDataclass):
-    """Base of masks that are small immutable values.
+    """Base class of masks, which are small immutable objects.
 
-    A mask knows its rule, and which keys a query can see at all, so that an attention visits no
-    others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
-    compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
-    arrays of other libraries than NumPy. A rule of your own is a `FunctionMask`, not a subclass.
+    A mask is a rule of positions, and the ranges of keys that a query can see: attention skips
+    all other keys. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``.
+    They are hashable, and compare by value. ``eval(repr(mask))`` equals the mask, except for
+    functions, long arrays and arrays of libraries other than NumPy. For your own rule, use a
+    `FunctionMask`, not a subclass.
 
-    Arrays of lengths, segments and indices may be of any library, and must not be written to
-    afterwards. Lists and NumPy arrays, which are copied, go with any library.
+    Lengths, segments and indices may be arrays of any library. Do not write to them afterwards.
+    Lists and NumPy arrays are copied, and work with any library.
 
     Examples
     --------
@@ -50,7 +51,7 @@ class Mask(ArrayDataclass):
     True
     """
 
-    # NumPy's `|` would combine each of its elements with the mask.
+    # Otherwise NumPy's `|` combines each element of an array with the mask.
     __array_ufunc__ = None
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -64,23 +65,23 @@ class Mask(ArrayDataclass):
         ----------
         q_pos, k_pos : array of int, or int
             Positions of queries and of keys, which broadcast: ``q_pos[:, None]`` and
-            ``k_pos[None, :]`` give each pair.
+            ``k_pos[None, :]`` form all pairs.
         k_len : int, optional
-            Number of all keys, which padding on the left depends on.
+            Total number of keys, required for padding on the left.
 
         Returns
         -------
         array of bool
-            True where the key is hidden from the query. It has one more axis, of sequences, if
-            the mask tells several of them apart.
+            True where the key is hidden from the query, with a last axis for the batch if the
+            mask differs between sequences.
 
         Raises
         ------
         TypeError
             If positions are not integers, or their libraries differ.
         ValueError
-            If the rule needs `k_len`, or it is not positive; if the integers of the library do
-            not hold the distances between positions that are in the memory of the host.
+            If the rule requires `k_len`, or it is not positive; if positions on the host are too
+            large for the integers of the library.
         """
         positions = {"q_pos": q_pos, "k_pos": k_pos}
         for name, pos in positions.items():
@@ -118,13 +119,13 @@ class Mask(ArrayDataclass):
         Parameters
         ----------
         q_len, k_len : int
-            Numbers of queries and keys, positive; as many keys as queries if `k_len` is None.
+            Numbers of queries and keys, positive. If `k_len` is None, it equals `q_len`.
         offset : int, optional
             Position of the first query among the keys. If None, ``k_len - q_len``: the last
             query is at the last key, as with cached keys.
         xp, device : optional
-            Array library (NumPy if None) and device of the result; only if the mask holds no
-            array of another library than NumPy.
+            Array library (NumPy if None) and device of the result; only if all arrays of the mask
+            belong to NumPy.
 
         Returns
         -------
@@ -136,16 +137,16 @@ class Mask(ArrayDataclass):
         TypeError
             If an argument is of the wrong kind.
         ValueError
-            If a number is not positive, or the mask does not fit this number of queries and keys.
+            If a number is not positive, or the mask does not match the numbers of queries and keys.
         """
         for name in self._arrays():
             checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         backend = self._backend(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)
-        queries_span, keys_span = (index_ranges((0, size)) for size in shape)
+        query_range, key_range = (index_ranges((0, size)) for size in shape)
         hidden = self._between(
-            queries_span, keys_span, ImplicitPositions(queries[0], k_len), backend
+            query_range, key_range, ImplicitPositions(queries[0], k_len), backend
         )
         if tuple(hidden.shape[:2]) != shape:
             return hidden | backend.xp.zeros(
@@ -154,31 +155,31 @@ class Mask(ArrayDataclass):
         return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return the ranges of keys that some queries may see.
+        """Return the ranges of keys that a range of queries may see.
 
-        Nothing is read from a device, and nothing is computed early: the answer is all keys
-        if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
+        Nothing is read from a device, and no lazy array is computed. The result is all keys for
+        lengths on a device, inside ``jax.jit`` and for a function.
 
         Parameters
         ----------
         q_start, q_stop : int
-            Position of the first query, and the one after the last.
+            Position of the first query, and one more than the position of the last.
         k_len : int
             Number of keys, positive.
 
         Returns
         -------
         tuple of (int, int)
-            Ascending ranges of keys (start, stop). No key outside them is seen by any of
-            these queries. A dilated mask, a document in several parts, and thousands of rows of a
-            grid give one range from the first to the last key.
+            Ascending ranges of keys (start, stop). The queries see no key outside the ranges. A
+            dilated mask, a document in several parts, and thousands of rows of a grid have one
+            range, from the first to the last visible key.
 
         Raises
         ------
         TypeError
             If an argument is not an integer.
         ValueError
-            If `q_stop` is before `q_start`, or `k_len` is not positive.
+            If `q_stop` is less than `q_start`, or `k_len` is not positive.
         """
         q_start = checks.integer("q_start", q_start)
         q_stop = checks.integer("q_stop", q_stop)
@@ -188,7 +189,7 @@ class Mask(ArrayDataclass):
         return self._visible_keys(((q_start, q_stop),), k_len).any_query if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
-        # A new one, whose arrays nobody can write to.
+        # The constructor copies the arrays, and makes them read-only.
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: object) -> Any:
@@ -197,7 +198,7 @@ class Mask(ArrayDataclass):
     def __and__(self, other: object) -> Any:
         return _combine(AndMask, self, other)
 
-    __ror__, __rand__ = __or__, __and__  # of what is no mask, which is refused
+    __ror__, __rand__ = __or__, __and__  # for operands that are not masks: an error
 
     def __invert__(self) -> "Mask":
         return NotMask((self,))
@@ -215,73 +216,73 @@ class Mask(ArrayDataclass):
                 arguments.append(_field_text(value))
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    # What a kind of mask defines.
+    # Methods that subclasses override.
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
-        """Return the mask between positions, whose last axis is the batch."""
+        """Return True where a key is hidden from a query; the last axis is the batch."""
         name = type(self).__name__
         message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
         raise TypeError(message)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:  # noqa: ARG002
-        """Return which keys the queries at some ranges of positions see."""
+        """Return the keys that are visible to the queries in ranges of positions."""
         return VisibleKeys(((0, k_len),), ())
 
     def _window(self) -> Any:
-        """Return the window, if the mask hides the keys outside a window around each query."""
+        """Return the window if the mask hides exactly the keys outside a window, else None."""
 
     def _global_queries(self) -> Ranges:
-        """Return queries that see many more keys than their neighbours, if there are such."""
+        """Return the queries that see many more keys than their neighbours."""
         return ()
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
-        """Check that the mask fits the positions of queries and the number of keys."""
+        """Check the mask against the range of query positions and the number of keys."""
 
-    # What an attention has to know of a mask at positions, and in the ring of a cache.
+    # For attention with explicit positions, and for a cache with a ring buffer.
 
     def _leaves(self) -> "tuple[Mask, ...]":
-        """Return the masks that it is made of, itself if it is not combined."""
+        """Return the masks that are combined in this one, or the mask itself."""
         return (self,)
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
-        """Check that the mask has a rule for queries and keys at positions of an attention.
+        """Check that the mask supports the explicit positions of an attention.
 
-        These have `queries` and `keys`, (position, batch or 1), tell whether they `are_indices`,
-        and their `extent` if the host knows it.
+        Their attributes are `queries` and `keys`, (position, batch or 1), `are_indices`, and
+        `extent`, which is None if it is not concrete.
         """
 
     def _check_ring(self, window: int) -> None:
-        """Check that a window of the newest keys holds all visible keys, if only the mask knows."""
+        """Check that all visible keys are within a window of the newest keys."""
 
-    def _probe_positions(self, far: int) -> tuple[int, ...]:
-        """Return positions near `far`; the query before each sees as many keys as any that far out.
+    def _probe_positions(self, position: int) -> tuple[int, ...]:
+        """Return positions near a large one whose preceding query sees the most keys.
 
-        The window of a ring is compared with what these see.
+        The window of a ring is compared with the keys that these queries see.
         """
-        return (far,)
+        return (position,)
 
     def _batch(self) -> int | None:
-        """Return the number of sequences that the mask tells apart, None if it is not known."""
+        """Return the batch size of the mask, or None if it is not static."""
         return 1
 
-    # How it is evaluated.
+    # Evaluation.
 
     def _arrays(self) -> dict[str, Array]:
-        """Return the arrays of the mask that belong to a library other than NumPy."""
+        """Return the arrays of the mask that do not belong to NumPy."""
         arrays = super()._arrays().items() if self._array_names else ()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _backend(
         self, xp: Namespace | None = None, device: Device | None = None, **positions: Array
     ) -> Backend:
-        """Return the space of the mask's arrays and of positions; without any, a new one."""
+        """Return the backend of the arrays and positions, or of `xp` and `device` without any."""
         arrays = self._arrays() | positions
         return get_backend(**arrays) if arrays else backend_for(xp, device)
 
     def _checked_interval(
         self, q_len: int, k_len: int | None, offset: int | None, backend: Backend
     ) -> tuple[tuple[int, int], int]:
-        """Check lengths; return the positions of all queries, as a range, and `k_len`."""
+        """Check the lengths; return the range of the query positions, and `k_len`."""
         queries, k_len = spans.position_interval(q_len, k_len, offset, backend)
         self._check(queries, k_len, backend)
         return queries, k_len
@@ -289,21 +290,18 @@ class Mask(ArrayDataclass):
     def _between(
         self, queries: IndexRanges, keys: IndexRanges, positions: Any, backend: Backend
     ) -> Array:
-        """Return the mask between queries and keys, (query, key, batch), or 1 on an axis.
-
-        The `positions` are consecutive, or given.
-        """
+        """Return the mask between queries and keys, (query, key, batch), or 1 on an axis."""
         with backend.without_chunk_warnings():
             return self._hides(*positions.points(queries, keys, backend, self._batch() or 1))
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
-        """Return the `ListMask` outside whose lists all keys are hidden, and what else hides."""
+        """Return the `ListMask` that is combined by ``|``, and the remaining mask; else None."""
         return None, self
 
 
 @dataclass(frozen=True, repr=False)
 class _Compound(Mask):
-    """Base of masks that are made of others."""
+    """Base of combined masks."""
 
     masks: tuple[Mask, ...] = field(metadata={"part": True})  # leaves of JAX's pytrees
 
@@ -311,7 +309,7 @@ class _Compound(Mask):
         sizes: Any = {mask._batch() for mask in self.masks} - {1, None}
         if len(sizes) > 1:
             listed = " and ".join(map(str, sorted(sizes)))
-            message = f"Masks must have one batch to be combined, got {listed} sequences."
+            message = f"Combined masks must have the same batch size, got {listed}."
             raise ValueError(message)
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
@@ -338,7 +336,7 @@ class _Compound(Mask):
 
 @dataclass(frozen=True, repr=False)
 class OrMask(_Compound):
-    """What any of some masks hides: the result of ``|``."""
+    """The union of masks, the result of ``|``: a key is hidden if any mask hides it."""
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
@@ -351,18 +349,16 @@ class OrMask(_Compound):
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
         for mask in self.masks[1:]:
-            visible_keys = mask._visible_keys(queries, k_len)
-            any_query, every_query = (
-                intersect(any_query, visible_keys[0]),
-                intersect(every_query, visible_keys[1]),
-            )
+            visible = mask._visible_keys(queries, k_len)
+            any_query = intersect(any_query, visible.any_query)
+            every_query = intersect(every_query, visible.every_query)
         return VisibleKeys(any_query, every_query)
 
     def _split_lists(self) -> tuple[Any, Mask | None]:
         for mask in self.masks:
             if mask._split_lists()[0] is mask:
-                others = tuple(other for other in self.masks if other is not mask)
-                return mask, OrMask(others) if others else None
+                remaining = tuple(other for other in self.masks if other is not mask)
+                return mask, OrMask(remaining) if remaining else None
         return None, self
 
     def __repr__(self) -> str:
@@ -371,16 +367,15 @@ class OrMask(_Compound):
 
 @dataclass(frozen=True, repr=False)
 class AndMask(_Compound):
-    """What all of some masks hide: the result of ``&``."""
+    """The intersection of masks, the result of ``&``: a key is hidden if all masks hide it."""
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
-        any_query, every_query = zip(
-            *(mask._visible_keys(queries, k_len) for mask in self.masks), strict=True
-        )
-        return VisibleKeys(unite(sum(any_query, ())), unite(sum(every_query, ())))
+        visible = [mask._visible_keys(queries, k_len) for mask in self.masks]
+        any_query, every_query = (unite(sum(ranges, ())) for ranges in zip(*visible, strict=True))
+        return VisibleKeys(any_query, every_query)
 
     def __repr__(self) -> str:
         return " & ".join(f"({m!r})" if isinstance(m, OrMask) else repr(m) for m in self.masks)
@@ -388,7 +383,7 @@ class AndMask(_Compound):
 
 @dataclass(frozen=True, repr=False)
 class NotMask(_Compound):
-    """What a mask does not hide: the result of ``~``."""
+    """The complement of a mask, the result of ``~``."""
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~self.masks[0]._hides(q, k)
@@ -409,21 +404,21 @@ class NotMask(_Compound):
 class FunctionMask(Mask):
     """A mask from a function of positions.
 
-    It is evaluated block by block. No keys are skipped, since any may be seen.
+    Attention evaluates it block by block, and skips no keys.
 
     Parameters
     ----------
     function : callable
-        Gets positions of queries, (n, 1), and of keys, (1, m), as integers in the library of
-        the arrays it is used with, and returns the mask between them, (n, m) or
-        (n, m, batch): True where a key is hidden. Where an attention has positions of several
-        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch). Beside a
-        `ListMask` each query has keys of its own, (n, m) or (n, m, batch).
+        Takes positions of queries, (n, 1), and of keys, (1, m), as integer arrays of the library
+        of the call. Returns a boolean array, (n, m) or (n, m, batch): True where a key is hidden.
+        If the positions in an attention differ between sequences, it takes (n, 1, batch) and
+        (1, m, batch), and returns (n, m, batch). If it is combined with a `ListMask`, the keys
+        have shape (n, m) or (n, m, batch).
 
     Raises
     ------
     TypeError
-        If `function` is not a function; if it does not return a boolean array, when used.
+        If `function` is not a function, or, in a call, does not return a boolean array.
 
     Examples
     --------
@@ -438,7 +433,7 @@ class FunctionMask(Mask):
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
-        positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
+        positions = [p.values if has_batch else p.values[..., 0] for p in (q, k)]
         hidden = self.function(*positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, get_backend(q_pos=q.values, **{name: hidden}).xp)
@@ -446,7 +441,7 @@ class FunctionMask(Mask):
         rank = max(len(q_shape), len(k_shape))
         fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
         if not (fits and checks.shapes_broadcast([shape[:rank], q_shape, k_shape])):
-            requirement = f"have the shape of {q_shape} and {k_shape} together, or one more axis"
+            requirement = f"have the broadcast shape of {q_shape} and {k_shape}, or one more axis"
             raise wrong_value(name, requirement, shape)
         return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
 
@@ -455,42 +450,42 @@ class FunctionMask(Mask):
 
 
 def frozen_integers(array: Array) -> Array:
-    """Return an array for a mask to hold: of one of NumPy a read-only copy."""
+    """Return a read-only copy of a NumPy array; other arrays are returned unchanged."""
     if not isinstance(array, np.ndarray):
         return array
     copy = np.array(array, dtype=np.int64)
-    copy.flags.writeable = False  # PyTorch refuses arrays that it cannot make writable
+    copy.flags.writeable = False  # the flag can be reset, as PyTorch requires
     return copy
 
 
 def integers_of_list(name: str, numbers: Any) -> HostArray:
-    """Return a list of numbers, or of lists of them, as an array."""
+    """Return a list of integers, or of lists of integers, as an array."""
     try:
         array: HostArray = np.asarray(numbers)
     except ValueError:
-        requirement = "be an array, a list of integers, or a list of such lists of one length"
+        requirement = "be an array, a list of integers, or a list of lists of one length"
         raise wrong_value(name, requirement, format_value(numbers)) from None
     return array if array.size else array.astype(np.int64)
 
 
 def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
-    """Return two masks as one, in which the parts of one of the same kind take its place."""
+    """Return the combination of two masks; nested combinations of one kind are flattened."""
     if isinstance(other, Mask):
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))
     if not hasattr(other, "shape"):
         return NotImplemented
     message = (
-        f"A `Mask` does not combine with {format_value(other)}, whose axes it cannot know. "
+        f"A `Mask` does not combine with {format_value(other)}, whose axes are ambiguous. "
         "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
     )
     raise TypeError(message)
 
 
 def _field_text(value: Array) -> str:
-    """Return a field as `repr` shows it."""
+    """Return the text of a field in a `repr`."""
     if isinstance(value, np.ndarray):
-        return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{format_value(value)}>"
-    if isinstance(value, tuple) and len(value) > _MOST_SHOWN:
+        return repr(value.tolist()) if value.size <= _MAX_REPR_SIZE else f"<{format_value(value)}>"
+    if isinstance(value, tuple) and len(value) > _MAX_REPR_SIZE:
         return f"<{len(value)} numbers>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():
         return str(value.__name__)

@@ -29,13 +29,12 @@ def segment_ids_from_lengths(
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (documents,)
-        Lengths of the documents, zero or more, packed one after another; not where they end, as
-        in ``cu_seqlens``.
+        Lengths of the packed documents, zero or more; not cumulative lengths (``cu_seqlens``).
     total_len : int, optional
-        Length of the packed sequence; what remains is padding. If None, the sum of
-        `lengths`, which must not be an array.
+        Length of the packed sequence, with padding at its end. If None, the sum of `lengths`,
+        which must not be an array.
     xp, device : optional
-        Array library (NumPy if None) and device of the result, if `lengths` is no array.
+        Array library (NumPy if None) and device of the result, if `lengths` is not an array.
 
     Returns
     -------
@@ -47,7 +46,7 @@ def segment_ids_from_lengths(
     TypeError
         If `lengths` are not integers, or `total_len` is missing.
     ValueError
-        If a length is negative, or their sum is above `total_len`, where values can be read.
+        If a length is negative, or the sum exceeds `total_len`. Only concrete values are checked.
 
     Examples
     --------
@@ -65,8 +64,8 @@ def segment_ids_from_lengths(
         requirement = f"be the sum of `lengths`, {int(ends[-1])}, or more"
         raise wrong_value("total_len", requirement, total_len)
     position = backend.xp.arange(total_len, dtype=ends.dtype, device=backend.device)
-    ended = backend.searchsorted(ends[1:], position, side="right")
-    return backend.xp.where(position < ends[-1], ended, -1)
+    document = backend.searchsorted(ends[1:], position, side="right")
+    return backend.xp.where(position < ends[-1], document, -1)
 
 
 def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
@@ -75,21 +74,21 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     Parameters
     ----------
     segment_ids : array of int, shape (seq,) or (seq, batch)
-        The document of each position, each document contiguous; a negative number is padding.
+        Document of each position; documents are contiguous. A negative number is padding.
     seq_axis : int, default 0
         Axis of the sequence: 1 for shape (batch, seq).
 
     Returns
     -------
     array of int
-        Shape of `segment_ids`: 0, 1, ... in each document, and 0 in padding.
+        Same shape as `segment_ids`: 0, 1, ... in each document, and 0 in padding.
 
     Raises
     ------
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If it does not have one or two axes, or `seq_axis` is none of them.
+        If `segment_ids` does not have one or two axes, or `seq_axis` is out of range.
 
     Examples
     --------
@@ -101,22 +100,22 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     xp, dtype = backend.xp, backend.integer
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
-    if 0 in segment_ids.shape:  # slices of no positions are not in the standard
+    if 0 in segment_ids.shape:  # the standard has no slices of empty axes
         return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
-    # The sequence last, so that each document stays contiguous when the array is flattened.
+    # With the sequence last, each document is contiguous in the flattened array.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
     ids: Array = xp.permute_dims(segment_ids, order)
-    first = ids[..., :1] == ids[..., :1]  # True
-    start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
-    document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
+    is_first = ids[..., :1] == ids[..., :1]  # True
+    is_start = xp.concat([is_first, ids[..., 1:] != ids[..., :-1]], axis=-1)
+    document = xp.cumulative_sum(xp.reshape(xp.astype(is_start, dtype), (-1,)), axis=0, dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=backend.device)
-    since = index - backend.searchsorted(document, document)
-    positions: ArrayT = xp.permute_dims(xp.where(ids < 0, 0, xp.reshape(since, ids.shape)), order)
+    index = xp.reshape(index - backend.searchsorted(document, document), ids.shape)
+    positions: ArrayT = xp.permute_dims(xp.where(ids < 0, 0, index), order)
     return positions
 
 
 def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
-    """Return positions that count the elements that are not padding, on whichever side it is.
+    """Return positions that count the elements that are not padding, which may be on either side.
 
     Parameters
     ----------
@@ -128,15 +127,15 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     Returns
     -------
     array of int
-        Shape of `mask`: 0, 1, ... at elements, and 0 in padding before the first one.
-        Padding after an element repeats its position.
+        Same shape as `mask`: 0, 1, ... at elements, and 0 in padding before the first element.
+        Padding after an element repeats the position of the element.
 
     Raises
     ------
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If it does not have one or two axes, or `seq_axis` is none of them.
+        If `mask` does not have one or two axes, or `seq_axis` is out of range.
 
     Examples
     --------
@@ -168,27 +167,27 @@ def cumulative_lengths(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the index where each packed document begins, and where the last one ends.
+    """Return the start index of each packed document, and the end of the last document.
 
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (documents,)
         Lengths of the documents, zero or more.
     xp, device : optional
-        Array library (NumPy if None) and device of the result, if `lengths` is no array.
+        Array library (NumPy if None) and device of the result, if `lengths` is not an array.
 
     Returns
     -------
     array of int, shape (documents + 1,)
-        0 and the cumulative sums of `lengths`, elsewhere called ``cu_seqlens``.
+        0 and the cumulative sums of `lengths`, the ``cu_seqlens`` of FlashAttention.
 
     Raises
     ------
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` is not one-dimensional, or where values can be read, one is negative or
-        their sum overflows the library's integers.
+        If `lengths` is not one-dimensional, a length is negative, or the sum overflows the
+        integers of the library. Only concrete values are checked.
 
     Examples
     --------
@@ -201,6 +200,6 @@ def cumulative_lengths(
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
     if backend.concrete_bool(xp.any(ends[1:] < ends[:-1])):
         check_lengths("lengths", counts, backend)
-        most = f"{xp.iinfo(dtype).max}, which {dtype_name(dtype)} holds"
-        raise wrong_value("lengths", f"add up to at most {most}", "more")
+        requirement = f"add up to at most {xp.iinfo(dtype).max}, the largest {dtype_name(dtype)}"
+        raise wrong_value("lengths", requirement, "more")
     return ends

@@ -1,4 +1,4 @@
-"""Positions at which masks are evaluated, and the rule of a window."""
+"""Blocks of positions, at which masks are evaluated, and the rule of a window."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,24 +10,24 @@ from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, shift
 from positional_embeddings.masks.spans import IndexRanges
 
-# How many keys before and after its own position a query sees, from -1 to all of them.
+# Numbers of keys before and after its own position that a query sees, -1 to `ALL_KEYS`.
 Window: TypeAlias = tuple[int, int]
-ALL_KEYS = 2**64  # more than there are positions
+ALL_KEYS = 2**64  # more than any number of keys
 
 
 class PositionBlock(NamedTuple):
-    """Positions of queries or of keys, at which a rule is evaluated."""
+    """Positions of queries or of keys, to evaluate a rule at."""
 
-    values: Array  # integers; the last axis is the batch, of length 1 if it is the same for all
+    values: Array  # integers; the last axis is the batch, or 1
     backend: Backend
-    k_len: int | None  # number of all keys, if it is known
-    ranges: Ranges | None = None  # the same positions, if the host knows them
-    # Where the queries or keys are in their arrays, whatever their positions; None if there.
+    k_len: int | None  # total number of keys, None if it is not static
+    ranges: Ranges | None = None  # the positions, if they are concrete
+    # Indices of the queries or keys in their arrays; None if they equal the positions.
     indices_at: IndexRanges | Array | None = None
 
     @property
     def indices(self) -> Array:
-        """Return where the queries or keys are in their arrays, with the axes of the positions."""
+        """Return indices into the array of queries or keys, with the axes of the positions."""
         if not isinstance(self.indices_at, IndexRanges):
             return self.values if self.indices_at is None else self.indices_at
         indices = self.indices_at.positions(self.backend)
@@ -39,90 +39,90 @@ class PositionBlock(NamedTuple):
         return dtypes.largest_integer(self.backend.integer, self.backend.xp)
 
     def in_library(self, table: Array) -> Array:
-        """Return an array of the mask in the library of the positions."""
+        """Return an array of the mask, converted to the library of the positions."""
         backend = self.backend
         if backend.has_host_arrays or not isinstance(table, np.ndarray):
             return table
-        most = self.largest
+        max_value = self.largest
         is_concrete = table.size and not backend.is_compiling
-        if is_concrete and max(int(table.max()), -int(table.min())) > most:
+        if is_concrete and max(int(table.max()), -int(table.min())) > max_value:
             dtype = dtypes.dtype_name(backend.integer)
-            requirement = f"hold numbers to {most} only, which {dtype} of the library holds"
+            requirement = f"hold numbers to {max_value} only, the largest {dtype} of the library"
             raise wrong_value("mask", requirement, f"one of {table.min()} to {table.max()}")
-        # PyTorch warns of an array that cannot be written to.
+        # PyTorch warns of read-only arrays.
         return backend.xp.asarray(table.copy(), dtype=backend.integer, device=backend.device)
 
     def take(self, table: Array, start: int, outside: int) -> Array:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
-        Positions that the table does not have get the number `outside`.
+        The entry of a position that is not in the table is `outside`.
         """
         xp = self.backend.xp
         if self.ranges is not None:
             parts = [table[a - start : b - start, ...] for a, b in self.ranges]
             parts = [self.in_library(part) for part in parts]
-            taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-            return taken[:, None, :] if self.values.shape[1] == 1 else taken[None, :, :]
+            entries = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+            return entries[:, None, :] if self.values.shape[1] == 1 else entries[None, :, :]
         table = self.in_library(table)
         count, batch = table.shape
         index = self.values - start
-        inside = (index >= 0) & (index < count)
+        is_inside = (index >= 0) & (index < count)
         flat = self.backend.reshape(table, (count * batch,))
         sequences = xp.arange(batch, dtype=index.dtype, device=self.backend.device)
-        taken = self.backend.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
-        return xp.where(inside, taken, outside)
+        index = xp.where(is_inside, index, 0) * batch + sequences
+        return xp.where(is_inside, self.backend.take_entries(flat, index, 0), outside)
 
 
 class ImplicitPositions(NamedTuple):
-    """Where queries and keys are that are counted by their indices."""
+    """Positions that follow from indices: keys from 0, and queries from an offset."""
 
     offset: int  # position of the first query
-    k_len: int  # number of all keys
-    batch: int = 1  # number of sequences that have positions of their own
-    may_be_empty: bool = False  # whether a key position may be below 0
+    k_len: int  # total number of keys
+    batch: int = 1  # batch size of the positions
+    may_be_empty: bool = False  # whether key positions below 0, of empty slots, are possible
 
     def points(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
     ) -> tuple[PositionBlock, PositionBlock]:
-        """Return queries (query, 1, 1) and keys (1, key, 1), for a batch of sequences."""
-        at = queries.shifted(self.offset) if self.offset else queries
-        q = at.positions(backend, batch)[:, None, None]
+        """Return the positions of queries (query, 1, 1) and of keys (1, key, 1)."""
+        shifted = queries.shifted(self.offset) if self.offset else queries
+        q = shifted.positions(backend, batch)[:, None, None]
         k = keys.positions(backend, batch)[None, :, None]
-        query_points = PositionBlock(q, backend, self.k_len, at.ranges, queries)
-        return query_points, PositionBlock(k, backend, self.k_len, keys.ranges)
+        q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, queries)
+        return q_block, PositionBlock(k, backend, self.k_len, keys.ranges)
 
     def pairs(
         self, queries: Array, keys: Array, backend: Backend
     ) -> tuple[PositionBlock, PositionBlock]:
-        """Return queries (query, 1, 1), and keys of each (query, key, 1), at their indices."""
-        query_points = PositionBlock(queries + self.offset, backend, self.k_len, indices_at=queries)
-        return query_points, PositionBlock(keys, backend, self.k_len)
+        """Return the positions of queries (query, 1, 1), and of their keys (query, key, 1)."""
+        q_block = PositionBlock(queries + self.offset, backend, self.k_len, indices_at=queries)
+        return q_block, PositionBlock(keys, backend, self.k_len)
 
     def visible_keys(self, mask: Any, queries: Ranges) -> VisibleKeys:
-        """Return which keys a mask lets some queries see."""
-        at = shift(queries, self.offset) if self.offset else queries
-        return mask._visible_keys(at, self.k_len)  # type: ignore[no-any-return]
+        """Return the keys that are visible to ranges of queries."""
+        shifted = shift(queries, self.offset) if self.offset else queries
+        return mask._visible_keys(shifted, self.k_len)  # type: ignore[no-any-return]
 
     def global_queries(self, mask: Any) -> Ranges:
-        """Return queries that a mask lets see many more keys than their neighbours."""
+        """Return the queries that see many more keys than their neighbours."""
         return shift(mask._global_queries(), -self.offset)
 
     def bias_between(
         self, bias: Any, queries: IndexRanges, keys: IndexRanges, backend: Backend
     ) -> Array:
         """Return a bias between queries and keys, (query, key, heads)."""
-        at = queries.shifted(self.offset) if self.offset else queries
-        return bias._between(at, keys, backend)
+        shifted = queries.shifted(self.offset) if self.offset else queries
+        return bias._between(shifted, keys, backend)
 
 
-# Pairs of a query and a key: fewer take longer to make small than to compare (a causal mask of 64
-# tokens takes 0.4 of the time as it is, a window over 256 tokens 1.8).
-_FEWEST_PAIRS = 2**14
+# Query-key pairs from which on a conversion to small integers saves time. Without it, a causal mask
+# of 64 tokens takes 0.4 times as long, and a window over 256 tokens 1.8 times.
+_MIN_PAIRS_TO_CONVERT = 2**14
 
 
 def hides_outside(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
     """Return the mask that hides the keys outside a window around each query."""
-    widest = 2 * checks.max_position(q.backend)  # no two positions are farther apart
+    widest = 2 * checks.max_position(q.backend)  # the largest distance of two positions
     left, right = min(window[0], widest), min(window[1], widest)
     if left == widest:
         keys, last = _in_small_integers(k, q.values + right if right else q.values)
@@ -131,24 +131,24 @@ def hides_outside(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
         keys, first = _in_small_integers(k, q.values - left)
         return keys < first
     keys, first, stop = _in_small_integers(k, q.values - left, q.values + (right + 1))
-    if keys is not k.values:  # without a sign, keys before the first wrap round
+    if keys is not k.values:  # unsigned: keys before the first wrap around
         return keys - first >= stop - first
     return (keys < first) | (keys >= stop)
 
 
 def _in_small_integers(k: PositionBlock, *bounds: Array) -> tuple[Array, ...]:
-    """Return keys and bounds of queries; where it pays, as small unsigned integers of NumPy.
+    """Return keys and bounds of queries, for many pairs as small unsigned integers of NumPy.
 
-    Small integers are compared four times as fast.
+    Comparing small integers is four times as fast.
     """
-    is_plain = k.backend.has_host_arrays and not k.backend.is_compiling
-    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1:
+    is_eager_numpy = k.backend.has_host_arrays and not k.backend.is_compiling
+    if not is_eager_numpy or len(bounds[0]) == 1 or len(k.values) != 1:
         return k.values, *bounds
-    if len(bounds[0]) * k.values.size < _FEWEST_PAIRS:
+    if len(bounds[0]) * k.values.size < _MIN_PAIRS_TO_CONVERT:
         return k.values, *bounds
     start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
-    # The first key becomes 1. A bound before it becomes 0, and one behind the last key becomes
-    # the number after the last key's, so that all comparisons come out the same.
+    # The first key becomes 1, and bounds are clipped to one below the first and one above the last
+    # key. No comparison changes.
     before = start - 1
     dtype = np.min_scalar_type(int(stop - before))
     numbers = (np.minimum(np.maximum(x, before), stop) - before for x in (k.values, *bounds))

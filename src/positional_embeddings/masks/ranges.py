@@ -11,10 +11,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class VisibleKeys(NamedTuple):
-    """Which keys some queries see, as far as it is known on the host."""
+    """The keys that some queries see, as far as the host can determine them."""
 
-    any_query: Ranges  # no other key is seen by any of the queries
-    every_query: Ranges  # each of these keys is seen by all of the queries
+    any_query: Ranges  # includes all keys that at least one query sees
+    every_query: Ranges  # includes only keys that all queries see
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -31,37 +31,36 @@ def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
-    """Return the union of ranges in any order, given by the first and the last position of each."""
+    """Return the union of ranges in any order, from their first and last positions."""
     order = np.argsort(firsts)
     firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
-    apart = firsts[1:] - 1 > lasts[:-1]
-    starts = np.concat([firsts[:1], firsts[1:][apart]])
-    lasts = np.concat([lasts[:-1][apart], lasts[-1:]])
+    is_gap = firsts[1:] - 1 > lasts[:-1]
+    starts = np.concat([firsts[:1], firsts[1:][is_gap]])
+    lasts = np.concat([lasts[:-1][is_gap], lasts[-1:]])
     return tuple((a, b + 1) for a, b in zip(starts.tolist(), lasts.tolist(), strict=True))
 
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
-    """Return what two unions of ranges have in common."""
+    """Return the intersection of two unions of ranges."""
     if len(first) == len(second) == 1:
-        (start, stop), (least, most) = *first, *second
-        return clip(start, stop, most, least)
-    few, many = sorted((first, second), key=len)
-    if len(few) == 1 and few[0][0] <= many[0][0] and many[-1][1] <= few[0][1]:
-        return many
-    common: list[tuple[int, int]] = []
-    for start, stop in few:
-        # Those that end after the start and begin before the stop.
-        after = bisect_right(many, start, key=itemgetter(1))
-        inside = list(many[after : bisect_left(many, stop, key=itemgetter(0))])
-        if inside:
-            inside[0] = max(start, inside[0][0]), inside[0][1]
-            inside[-1] = inside[-1][0], min(stop, inside[-1][1])
-            common += inside
-    return tuple(common)
+        return clip(*first[0], second[0][1], second[0][0])
+    shorter, longer = sorted((first, second), key=len)
+    if len(shorter) == 1 and shorter[0][0] <= longer[0][0] and longer[-1][1] <= shorter[0][1]:
+        return longer
+    intersection: list[tuple[int, int]] = []
+    for start, stop in shorter:
+        # The ranges that end after `start` and begin before `stop`.
+        index = bisect_right(longer, start, key=itemgetter(1))
+        parts = list(longer[index : bisect_left(longer, stop, key=itemgetter(0))])
+        if parts:
+            parts[0] = max(start, parts[0][0]), parts[0][1]
+            parts[-1] = parts[-1][0], min(stop, parts[-1][1])
+            intersection += parts
+    return tuple(intersection)
 
 
 def complement(ranges: Ranges, size: int) -> Ranges:
-    """Return what ranges leave of those from 0 to `size`."""
+    """Return the ranges of the numbers from 0 to before `size` that are not in ranges."""
     edges = [0, *(edge for pair in ranges for edge in pair), size]
     return unite(zip(edges[::2], edges[1::2], strict=True))
 
@@ -71,14 +70,14 @@ def hull(ranges: Ranges) -> tuple[int, int]:
     return ranges[0][0], ranges[-1][1]
 
 
-def shift(ranges: Ranges, by: int) -> Ranges:
-    """Return ranges moved by a number of positions."""
-    return tuple([(start + by, stop + by) for start, stop in ranges])
+def shift(ranges: Ranges, offset: int) -> Ranges:
+    """Return ranges shifted by an offset."""
+    return tuple([(start + offset, stop + offset) for start, stop in ranges])
 
 
-def clip(start: int, stop: int, size: int, least: int = 0) -> Ranges:
-    """Return the part of a range from `least` to before `size`."""
-    start, stop = max(start, least), min(stop, size)
+def clip(start: int, stop: int, max_stop: int, min_start: int = 0) -> Ranges:
+    """Return a range clipped to the numbers from `min_start` to before `max_stop`."""
+    start, stop = max(start, min_start), min(stop, max_stop)
     return ((start, stop),) if start < stop else ()
 
 

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.describe import table_at
+from positional_embeddings.masks.describe import select_table
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.spans import position_interval
 from positional_embeddings.plotting import axes
@@ -297,7 +297,7 @@ def plot_attention(
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
     def pick(array: AnyArray) -> HostArray:
-        one, sizes = table_at("table", array, numbers, key_axis)
+        one, sizes = select_table("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):
             requirement = (
                 f"have at most one number for each further axis of `table` ({array.ndim - 2})"
