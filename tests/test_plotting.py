@@ -699,22 +699,22 @@ def test_as_many_cells_as_a_picture_has(ax, size, means):
 
 
 def test_distances_of_blocks(ax):
-    for farthest, count, first, last in (
+    for max_distance, count, first, last in (
         (999, 1000, 0, 999),
         (1000, 501, 0.5, 1000),
         (999_999, 1000, 499.5, 999_499.5),
         (2**40, 1000, None, None),
     ):
         ax.clear()
-        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=farthest, ax=ax)
+        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=max_distance, ax=ax)
         distances = ax.get_lines()[0].get_xdata()
         assert len(distances) == count
         if first is None:
-            assert distances[0] == pytest.approx(farthest / 2000, rel=0.01)
+            assert distances[0] == pytest.approx(max_distance / 2000, rel=0.01)
         else:
             assert distances[[0, -1]].tolist() == [first, last]
-        assert len(ax.collections) == (farthest >= 1000)
-        assert ax.get_xlim() == (0, farthest)
+        assert len(ax.collections) == (max_distance >= 1000)
+        assert ax.get_xlim() == (0, max_distance)
     with pytest.raises(ValueError, match="`max_distance` must be at most 2"):
         plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=2**40 + 1, ax=ax)
     ax.clear()

@@ -57,7 +57,7 @@ def test_constants_are_arrays_that_are_made_once():
 def test_the_first_ones_of_many_are_dropped():
     kept = {}
     for key in range(5):
-        remember(kept, key, -key, most=3)
+        remember(kept, key, -key, max_size=3)
     assert kept == {2: -2, 3: -3, 4: -4}
 
 
@@ -67,12 +67,12 @@ def test_threads_keep_in_one_dict():
     def keep_many(thread):
         begin.wait()
         for number in range(40_000):
-            remember(kept, (thread, number), number, most=64)
+            remember(kept, (thread, number), number, max_size=64)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(keep_many, range(4))) == [None] * 4
     assert len(kept) <= 64
-    remember(kept, "last", 0, most=64)
+    remember(kept, "last", 0, max_size=64)
     assert "last" in kept
 
 
@@ -126,9 +126,9 @@ def test_blocks_are_whole_on_the_last_axes():
     assert blocks.block_lengths((4, 4, 4), (0, 1, 2), 8) == {2: 4, 1: 2, 0: 1}
     assert blocks.block_lengths((4, 4, 4), (2, 1, 0), 4) == {0: 4, 1: 1, 2: 1}
     assert blocks.block_lengths((4, 0), (0, 1), 8) == {1: 1, 0: 4}
-    for order, most in product(permutations(range(3)), range(1, 70)):
-        lengths = blocks.block_lengths((3, 4, 5), order, most)
-        assert prod(lengths.values()) <= most
+    for order, max_size in product(permutations(range(3)), range(1, 70)):
+        lengths = blocks.block_lengths((3, 4, 5), order, max_size)
+        assert prod(lengths.values()) <= max_size
 
 
 def test_arrays_that_share_memory():
