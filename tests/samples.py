@@ -10,16 +10,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 from hypothesis import strategies as st
 
 import positional_embeddings as pe
-import positional_embeddings.sklearn as estimators
-import positional_embeddings.xarray as labelled
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.models.decoder import DecoderStep
@@ -35,7 +34,8 @@ BESIDE = {
 # All of the library but its optional modules, by name.
 NAMES = {name: getattr(pe, name) for name in pe.__all__} | BESIDE
 
-MODULES = {"": pe, "sklearn.": estimators, "xarray.": labelled}
+# Modules with public names; optional ones are in it if the library that they need is installed.
+MODULES = {"": pe}
 # Options that any call without arrays takes.
 NEW = {"xp": np, "dtype": np.float64, "device": "cpu"}
 PLACE = {"xp": np, "device": "cpu"}
@@ -55,8 +55,6 @@ PATH = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
 SQUARE = [RNG.standard_normal((8, 8)) for _ in range(4)]
 LISTS = pe.ListMask([[0, 1], [2, -1], [4, 3], [-1, -1], [1, 4], [5, 0]])
 QUERIES, KEYS = np.arange(4)[:, None], np.arange(4)[None, :]
-SERIES = xr.DataArray(TIMES, coords={"t": TIMES}, dims="t")
-FEATURES = xr.DataArray(X[:, :5].T, coords={"t": TIMES}, dims=("t", "feature"))
 
 ROPE = pe.RoPE(8, 16)
 ABSOLUTE = pe.AbsolutePE(8, 16)
@@ -180,23 +178,10 @@ def encoded(encoder: Any, _: Library) -> Any:
     return encoder.fit_transform(TABLE)
 
 
-def of_kernel(kernel: Any, _: Library) -> Any:
-    return fitted(estimators.AttentionRegressor(kernel))
-
-
-LONG = [1.0, 1.5, 2.0, 3.0]
 GAPS = np.where(np.arange(10).reshape(5, 2) == 3, np.nan, TABLE)
 
 WAVES = pe.FourierFeatures.random(2, 8, length_scale=2.0, rng=0)
 ENCODED = WAVES.encode(POINTS)
-
-REGRESSOR = estimators.AttentionRegressor(estimators.GaussianKernel(2.0)).fit(TABLE, TARGETS)
-FILLER = estimators.GapFiller(REGRESSOR, positions=[0]).fit(GAPS)
-ENCODER = estimators.PositionalEncoder(periods=7.0).fit(TABLE)
-TWO_KERNELS = {
-    "k1": estimators.GaussianKernel(2.0, columns=[0]),
-    "k2": estimators.GaussianKernel(2.0, columns=[1]),
-}
 
 # Arrays of these are NumPy's, whatever library a call is for.
 OF_HOST = ("harmonics", "period", "wavelengths")
@@ -1127,132 +1112,6 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for positions in (POSITIONS, TIMES)
     ],
-    "sklearn.AttentionRegressor": [
-        Call(
-            estimators.AttentionRegressor,
-            {
-                "kernel": "gaussian",
-                "length_scale": 2.0,
-                "local_linear": True,
-                "leave_out": 1.0,
-                "cutoff": 4.0,
-                "block_size": 2,
-                "max_iter": 2,
-                "tol": 0.01,
-            },
-            fitted,
-        ),
-        Call(
-            estimators.AttentionRegressor,
-            {"kernel": estimators.GaussianKernel(2.0)},
-            fitted,
-        ),
-    ],
-    "sklearn.AttentionRegressor.fit": [
-        Call(
-            estimators.AttentionRegressor(length_scale=2.0).fit,
-            {"X": TABLE, "y": TARGETS, "sample_weight": np.ones(5), "groups": IDS},
-            lambda fitted, _: fitted.predict(TABLE),
-        )
-    ],
-    "sklearn.AttentionRegressor.predict": [
-        Call(REGRESSOR.predict, {"X": TABLE, "return_std": True})
-    ],
-    "sklearn.GapFiller": [
-        Call(
-            estimators.GapFiller,
-            {"positions": [0], "periods": 2.0, "time_zone": None},
-            lambda filler, _: filler.fit_transform(GAPS),
-        ),
-        Call(
-            estimators.GapFiller,
-            {"estimator": REGRESSOR, "positions": [0]},
-            lambda filler, _: filler.fit_transform(GAPS),
-        ),
-    ],
-    "sklearn.GapFiller.fit": [
-        Call(
-            estimators.GapFiller(REGRESSOR, positions=[0]).fit,
-            {"X": GAPS, "y": None},
-            lambda filler, _: filler.transform(GAPS),
-        )
-    ],
-    "sklearn.GapFiller.transform": [Call(FILLER.transform, {"X": GAPS})],
-    "sklearn.GapFiller.transform_std": [Call(FILLER.transform_std, {"X": GAPS})],
-    "sklearn.GaussianKernel": [
-        Call(
-            estimators.GaussianKernel,
-            {"length_scale": 2.0, "columns": [0, 1], "local_linear": True},
-            of_kernel,
-        )
-    ],
-    "sklearn.MaternKernel": [
-        Call(
-            estimators.MaternKernel,
-            {"length_scale": 2.0, "columns": [0, 1], "local_linear": True, "nu": 1.5},
-            of_kernel,
-        )
-    ],
-    "sklearn.PeriodicKernel": [
-        Call(
-            estimators.PeriodicKernel,
-            {"period": 7.0, "length_scale": 2.0, "columns": [0, 1], "time_zone": None},
-            of_kernel,
-        )
-    ],
-    "sklearn.PositionalEncoder": [
-        Call(estimators.PositionalEncoder, options, encoded)
-        for options in (
-            {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
-            {"encoding": "auto", "trend": True},
-            {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
-            {"encoding": "spherical", "degree": 2, "unit": "degrees"},
-        )
-    ],
-    "sklearn.PositionalEncoder.fit": [
-        Call(
-            estimators.PositionalEncoder(periods=7.0).fit,
-            {"X": TABLE, "y": None},
-            lambda encoder, _: encoder.transform(TABLE),
-        )
-    ],
-    "sklearn.PositionalEncoder.get_feature_names_out": [
-        Call(
-            ENCODER.get_feature_names_out,
-            {"input_features": ["a", "b"]},
-            lambda names, _: tuple(names),
-        )
-    ],
-    "sklearn.PositionalEncoder.transform": [Call(ENCODER.transform, {"X": TABLE})],
-    "sklearn.ProductKernel": [Call(estimators.ProductKernel, TWO_KERNELS, of_kernel)],
-    "sklearn.SphereKernel": [
-        Call(
-            estimators.SphereKernel,
-            {
-                "length_scale": 2.0,
-                "columns": [0, 1],
-                "kernel": "matern",
-                "nu": 2.5,
-                "local_linear": True,
-            },
-            of_kernel,
-        )
-    ],
-    "sklearn.SumKernel": [Call(estimators.SumKernel, TWO_KERNELS, of_kernel)],
-    "xarray.encode": [
-        Call(
-            partial(labelled.encode, periods=3.0),
-            {
-                "da": SERIES,
-                "dim": "t",
-                "encoding": "cyclic",
-                "feature_dim": "feature",
-                "chunks": None,
-                "time_zone": None,
-            },
-            lambda array, _: array.data,
-        )
-    ],
     **{
         name: [Call(getattr(pe, name), values, use) for values in samples]
         for use, kinds in (
@@ -1285,6 +1144,168 @@ CATALOGUE: dict[str, list[Call]] = {
         for scaling in made_of(SCALINGS)
     },
 }
+
+
+def calls_of_sklearn() -> dict[str, list[Call]]:
+    """Return the samples of `positional_embeddings.sklearn`."""
+    import positional_embeddings.sklearn as estimators
+
+    regressor = estimators.AttentionRegressor(estimators.GaussianKernel(2.0)).fit(TABLE, TARGETS)
+    filler = estimators.GapFiller(regressor, positions=[0]).fit(GAPS)
+    encoder = estimators.PositionalEncoder(periods=7.0).fit(TABLE)
+    two_kernels = {
+        "k1": estimators.GaussianKernel(2.0, columns=[0]),
+        "k2": estimators.GaussianKernel(2.0, columns=[1]),
+    }
+
+    def of_kernel(kernel: Any, _: Library) -> Any:
+        return fitted(estimators.AttentionRegressor(kernel))
+
+    return {
+        "sklearn.AttentionRegressor": [
+            Call(
+                estimators.AttentionRegressor,
+                {
+                    "kernel": "gaussian",
+                    "length_scale": 2.0,
+                    "local_linear": True,
+                    "leave_out": 1.0,
+                    "cutoff": 4.0,
+                    "block_size": 2,
+                    "max_iter": 2,
+                    "tol": 0.01,
+                },
+                fitted,
+            ),
+            Call(
+                estimators.AttentionRegressor,
+                {"kernel": estimators.GaussianKernel(2.0)},
+                fitted,
+            ),
+        ],
+        "sklearn.AttentionRegressor.fit": [
+            Call(
+                estimators.AttentionRegressor(length_scale=2.0).fit,
+                {"X": TABLE, "y": TARGETS, "sample_weight": np.ones(5), "groups": IDS},
+                lambda model, _: model.predict(TABLE),
+            )
+        ],
+        "sklearn.AttentionRegressor.predict": [
+            Call(regressor.predict, {"X": TABLE, "return_std": True})
+        ],
+        "sklearn.GapFiller": [
+            Call(
+                estimators.GapFiller,
+                {"positions": [0], "periods": 2.0, "time_zone": None},
+                lambda fitted_filler, _: fitted_filler.fit_transform(GAPS),
+            ),
+            Call(
+                estimators.GapFiller,
+                {"estimator": regressor, "positions": [0]},
+                lambda fitted_filler, _: fitted_filler.fit_transform(GAPS),
+            ),
+        ],
+        "sklearn.GapFiller.fit": [
+            Call(
+                estimators.GapFiller(regressor, positions=[0]).fit,
+                {"X": GAPS, "y": None},
+                lambda fitted_filler, _: fitted_filler.transform(GAPS),
+            )
+        ],
+        "sklearn.GapFiller.transform": [Call(filler.transform, {"X": GAPS})],
+        "sklearn.GapFiller.transform_std": [Call(filler.transform_std, {"X": GAPS})],
+        "sklearn.GaussianKernel": [
+            Call(
+                estimators.GaussianKernel,
+                {"length_scale": 2.0, "columns": [0, 1], "local_linear": True},
+                of_kernel,
+            )
+        ],
+        "sklearn.MaternKernel": [
+            Call(
+                estimators.MaternKernel,
+                {"length_scale": 2.0, "columns": [0, 1], "local_linear": True, "nu": 1.5},
+                of_kernel,
+            )
+        ],
+        "sklearn.PeriodicKernel": [
+            Call(
+                estimators.PeriodicKernel,
+                {"period": 7.0, "length_scale": 2.0, "columns": [0, 1], "time_zone": None},
+                of_kernel,
+            )
+        ],
+        "sklearn.PositionalEncoder": [
+            Call(estimators.PositionalEncoder, options, encoded)
+            for options in (
+                {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
+                {"encoding": "auto", "trend": True},
+                {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
+                {"encoding": "spherical", "degree": 2, "unit": "degrees"},
+            )
+        ],
+        "sklearn.PositionalEncoder.fit": [
+            Call(
+                estimators.PositionalEncoder(periods=7.0).fit,
+                {"X": TABLE, "y": None},
+                lambda fitted_encoder, _: fitted_encoder.transform(TABLE),
+            )
+        ],
+        "sklearn.PositionalEncoder.get_feature_names_out": [
+            Call(
+                encoder.get_feature_names_out,
+                {"input_features": ["a", "b"]},
+                lambda names, _: tuple(names),
+            )
+        ],
+        "sklearn.PositionalEncoder.transform": [Call(encoder.transform, {"X": TABLE})],
+        "sklearn.ProductKernel": [Call(estimators.ProductKernel, two_kernels, of_kernel)],
+        "sklearn.SphereKernel": [
+            Call(
+                estimators.SphereKernel,
+                {
+                    "length_scale": 2.0,
+                    "columns": [0, 1],
+                    "kernel": "matern",
+                    "nu": 2.5,
+                    "local_linear": True,
+                },
+                of_kernel,
+            )
+        ],
+        "sklearn.SumKernel": [Call(estimators.SumKernel, two_kernels, of_kernel)],
+    }
+
+
+def calls_of_xarray() -> dict[str, list[Call]]:
+    """Return the samples of `positional_embeddings.xarray`."""
+    import xarray as xr
+
+    import positional_embeddings.xarray as labelled
+
+    series = xr.DataArray(TIMES, coords={"t": TIMES}, dims="t")
+    return {
+        "xarray.encode": [
+            Call(
+                partial(labelled.encode, periods=3.0),
+                {
+                    "da": series,
+                    "dim": "t",
+                    "encoding": "cyclic",
+                    "feature_dim": "feature",
+                    "chunks": None,
+                    "time_zone": None,
+                },
+                lambda array, _: array.data,
+            )
+        ],
+    }
+
+
+for library, calls in (("sklearn", calls_of_sklearn), ("xarray", calls_of_xarray)):
+    if find_spec(library):
+        MODULES[f"{library}."] = import_module(f"positional_embeddings.{library}")
+        CATALOGUE |= calls()
 
 # Names that are not called with arguments of a user, and why.
 NOT_CALLED = {
