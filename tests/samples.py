@@ -1,9 +1,9 @@
-"""What the tests know of each public name, said once: a valid call, and values of parameters.
+"""Samples of each public name: valid calls, and values of all parameters.
 
-Of masks there are their rule as a plain function of numbers and what their parameters may be, too.
-All suites that go over the public names take them from here: hostile input, floating-point errors,
-written arrays, every backend, PyTorch's modes, pickles and random masks.
-The names are discovered, so a test fails where one, or a parameter, has no entry here.
+A mask also has its rule, as a plain function of numbers, and strategies for its parameters. All
+suites over public names use these samples: hostile input, floating-point errors, written arrays,
+every backend, PyTorch's modes, pickles and random masks. A test discovers the public names, and
+fails if a name or a parameter has no sample.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.models.decoder import DecoderStep
 from positional_embeddings.rotary.tables import RotaryTables
 
-# What calls return and layers use, which is imported from its module.
+# Public names in modules: types of results, and `dropout`.
 BESIDE = {
     "DecoderStep": DecoderStep,
     "KVStep": KVStep,
@@ -82,7 +82,7 @@ HOST = Library()
 
 @dataclass(frozen=True)
 class Call:
-    """A valid call: a function, its arguments by name, and what is then done with the result."""
+    """A valid call: a function, its arguments by name, and a use of the result."""
 
     function: Callable[..., Any]
     values: Mapping[str, Any]
@@ -94,11 +94,11 @@ class Call:
         return self.use(self.made({**self.values, **changed}), HOST)
 
     def on(self, library: Library) -> Any:
-        """Return what the call gives for arrays of a library, in the dtype that it has for them."""
+        """Return the result for arrays of a library, in its dtype."""
         return self.use(self.made(self.values_on(library)), library)
 
     def made(self, values: Mapping[str, Any]) -> Any:
-        """Return what the function alone returns."""
+        """Return the result of the function before its use."""
         positional: list[Any] = []
         named = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
@@ -113,7 +113,7 @@ class Call:
         return self.function(*positional, **named)
 
     def values_on(self, library: Library) -> dict[str, Any]:
-        """Return the arguments for a library; what is of NumPy alone is left out."""
+        """Return the arguments for a library, without NumPy's dtypes and outputs."""
         return {
             name: library.new[name] if name in PLACE else moved(name, value, library)
             for name, value in self.values.items()
@@ -122,7 +122,7 @@ class Call:
 
 
 def is_numbers(value: Any) -> bool:
-    """Tell whether a value is an array that each library may have."""
+    """Return whether a value is an array that each library can represent."""
     return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
 
 
@@ -166,8 +166,8 @@ def with_scaling(scaling: Any, library: Library) -> Any:
     return pe.RoPE(8, 16, scaling=scaling)(library.array(X))
 
 
-def encoded_points(waves: Any, library: Library) -> Any:
-    return waves.encode(library.array(POINTS))
+def encoded_points(features: Any, library: Library) -> Any:
+    return features.encode(library.array(POINTS))
 
 
 def fitted(regressor: Any, _: Library = HOST) -> Any:
@@ -183,9 +183,9 @@ GAPS = np.where(np.arange(10).reshape(5, 2) == 3, np.nan, TABLE)
 WAVES = pe.FourierFeatures.random(2, 8, length_scale=2.0, rng=0)
 ENCODED = WAVES.encode(POINTS)
 
-# Arrays of these are NumPy's, whatever library a call is for.
+# Parameters whose arrays are NumPy arrays for all libraries.
 OF_HOST = ("harmonics", "period", "wavelengths")
-# What a function of the sequence takes next to the arrays.
+# Axes of functions of sequences.
 AXES = {"feature_axis": 0, "seq_axis": 1}
 DRAWN = {"rng": 0, "xp": np, "dtype": np.float64, "device": "cpu"}
 SCORES = {
@@ -215,16 +215,16 @@ class Pair(NamedTuple):
 
 
 class MaskSample(NamedTuple):
-    """What is known of a mask: values of its parameters, its rule, and what they may be."""
+    """Values of the parameters of a mask, its rule, and strategies for its parameters."""
 
-    # For up to 6 positions, all parameters in each; lists and arrays have a number a sequence of
-    # two, or one a position of 5.
+    # Values of all parameters for up to 6 positions; lists and arrays have a number for each of
+    # two sequences, or for each of 5 positions.
     values: list[dict[str, Any]]
-    # Of a `Pair` and the parameters: whether its query does not see its key.
+    # Function of a `Pair` and the parameters: whether the key is masked for the query.
     hides: Callable[..., bool]
-    # What the parameters may be for n positions. A list is drawn as an array, too.
+    # Strategy of the parameters for n positions. Tests pass lists as arrays, too.
     draws: Callable[[int], st.SearchStrategy[dict[str, Any]]]
-    # Whether `_visible_keys` is exact: it has no key that no query sees, and all common keys.
+    # Whether `_visible_keys` is exact: without keys masked for all queries, with all common keys.
     is_tight: bool = True
 
 
@@ -238,10 +238,10 @@ def a_sequence(strategy: st.SearchStrategy[int]) -> st.SearchStrategy[list[int]]
 
 
 def outside(at: Pair, shape: Any, window: Any) -> bool:
-    """Tell whether a token of a grid is further away than a window on some axis."""
+    """Return whether the distance of two tokens of a grid exceeds a window on some axis."""
     steps = window if isinstance(window, tuple) else (window,) * len(shape)
     pairs = zip(np.unravel_index(at.i, shape), np.unravel_index(at.j, shape), steps, strict=True)
-    return any(abs(int(p) - int(q)) > most for p, q, most in pairs)
+    return any(abs(int(p) - int(q)) > step for p, q, step in pairs)
 
 
 def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
@@ -254,7 +254,7 @@ def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def not_listed(at: Pair, indices: Any, indptr: Any = None) -> bool:
-    """Tell whether a key is not in the list of the query with the index that is its position."""
+    """Return whether a key is not in the list of its query."""
     if indptr is not None:
         return at.j not in indices[indptr[at.i] : indptr[at.i + 1]]
     return not np.any(np.asarray(indices)[at.i].reshape(-1, 1) == at.j)
@@ -263,19 +263,19 @@ def not_listed(at: Pair, indices: Any, indptr: Any = None) -> bool:
 @st.composite
 def lists(draw: Any, n: int) -> dict[str, Any]:
     """Draw a list of keys for each of n queries, padded or one after another."""
-    each = [
+    keys_of_queries = [
         draw(st.lists(st.integers(0, n - 1), max_size=4, unique=True), label=f"list {i}")
         for i in range(n)
     ]
     if draw(st.booleans()):
-        longest = draw(st.integers(max(1, *map(len, each)), 5))
-        return {"indices": [keys + [-1] * (longest - len(keys)) for keys in each]}
-    bounds = np.cumsum([0, *map(len, each)]).tolist()
-    return {"indices": [key for keys in each for key in keys], "indptr": tuple(bounds)}
+        max_length = draw(st.integers(max(1, *map(len, keys_of_queries)), 5))
+        return {"indices": [keys + [-1] * (max_length - len(keys)) for keys in keys_of_queries]}
+    bounds = np.cumsum([0, *map(len, keys_of_queries)]).tolist()
+    return {"indices": [key for keys in keys_of_queries for key in keys], "indptr": tuple(bounds)}
 
 
 def apart(at: Pair, ids: Any, key_ids: Any = None) -> bool:
-    """Tell whether two tokens are of different documents, or of none."""
+    """Return whether two tokens belong to different documents, or to none."""
     of = [
         np.asarray(own).reshape(len(own), -1) for own in (ids, ids if key_ids is None else key_ids)
     ]
@@ -289,9 +289,9 @@ def documents(n: int) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy of documents of n tokens: packed one after another or not, alike or not."""
     number = st.integers(-1, 3)
     flat = st.lists(number, min_size=n, max_size=n)
-    each = st.lists(a_sequence(number), min_size=n, max_size=n)
-    in_order = each.map(lambda ids: np.sort(ids, axis=0).tolist())
-    return drawn(ids=flat | flat.map(sorted) | each | in_order)
+    by_sequence = st.lists(a_sequence(number), min_size=n, max_size=n)
+    in_order = by_sequence.map(lambda ids: np.sort(ids, axis=0).tolist())
+    return drawn(ids=flat | flat.map(sorted) | by_sequence | in_order)
 
 
 BATCH = 2
@@ -1319,9 +1319,9 @@ NOT_CALLED = {
 
 
 def parameters(function: Any) -> set[str]:
-    """Return the names of what a function is called with, without its open options."""
-    given = inspect.signature(function).parameters.values()
-    return {p.name for p in given if p.kind is not p.VAR_KEYWORD and p.name != "self"}
+    """Return the names of the parameters of a function, except `**options`."""
+    values = inspect.signature(function).parameters.values()
+    return {p.name for p in values if p.kind is not p.VAR_KEYWORD and p.name != "self"}
 
 
 def public() -> dict[str, set[str]]:
@@ -1329,26 +1329,26 @@ def public() -> dict[str, set[str]]:
 
     A method has the name of the class that defines it.
     """
-    found = {}
+    by_name = {}
     for prefix, module in MODULES.items():
         names = NAMES if module is pe else {name: getattr(module, name) for name in module.__all__}
         for name, value in names.items():
             if not callable(value):
                 continue
-            found[prefix + name] = parameters(value)
+            by_name[prefix + name] = parameters(value)
             for owner in value.__mro__ if isinstance(value, type) else ():
                 if owner.__module__.startswith("positional_embeddings"):
-                    found |= methods(owner, prefix)
-    return {name: given for name, given in found.items() if given and name not in NOT_CALLED}
+                    by_name |= methods(owner, prefix)
+    return {name: values for name, values in by_name.items() if values and name not in NOT_CALLED}
 
 
 def methods(owner: type, prefix: str) -> dict[str, set[str]]:
     """Return the parameters of the public methods that a class defines."""
-    found = {}
+    by_name = {}
     for name, value in vars(owner).items():
         function = getattr(value, "__func__", value)
         is_public = not name.startswith("_") or name in ("__call__", "__and__", "__or__")
         if is_public and inspect.isfunction(function):
-            # Its own name tells the class that defines it, also where a subclass has a copy.
-            found[prefix + function.__qualname__] = parameters(getattr(owner, name))
-    return found
+            # The qualified name has the class that defines the method, also in a subclass.
+            by_name[prefix + function.__qualname__] = parameters(getattr(owner, name))
+    return by_name

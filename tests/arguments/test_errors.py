@@ -1,4 +1,4 @@
-"""Messages of checks that many calls share; the packages' tables tell which calls have them."""
+"""Messages of checks that many calls share; the tables of the packages list these calls."""
 
 import numpy as np
 
