@@ -1,12 +1,13 @@
-"""polars, which Python without the GIL lacks: tests of its tables are left out there."""
+"""Optional libraries of tables: without one, only the tests of its tables are left out."""
 
+from importlib import import_module
 from typing import Any
 
 
 class Absent:
-    """Stands for a library that is not installed, and for all that it would make.
+    """A placeholder for a library that is not installed, and for all of its objects.
 
-    `conftest.py` leaves out tests that take one as a parameter, or name `pl` themselves.
+    `conftest.py` leaves out tests with such a parameter, and tests that use a name of `NAMES`.
     """
 
     def __init__(self, library: str) -> None:
@@ -21,7 +22,12 @@ class Absent:
         return self
 
 
-try:
-    import polars as pl
-except ModuleNotFoundError:
-    pl = Absent("polars")
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return Absent(name)
+
+
+NAMES = {"pl": "polars", "xarray": "xarray"}
+pl, xarray = map(_library, NAMES.values())

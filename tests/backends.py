@@ -1,4 +1,4 @@
-"""The array libraries that the tests run on, and how a test makes and reads their arrays."""
+"""Backends of the tests: array libraries on a device, whose arrays tests create and read."""
 
 import importlib.util
 import tracemalloc
@@ -14,7 +14,7 @@ import numpy as np
 
 from positional_embeddings.arrays.dispatch import get_backend
 
-# Name of the test's backend, and the package that it needs.
+# Names of backends in tests, and their packages.
 NAMES = {
     "numpy": "numpy",
     "strict": "array_api_strict",
@@ -32,28 +32,27 @@ NAMES = {
     "mlx": "mlx",
     "cupy": "cupy",
 }
-# Modules with the functions of a library, if they are not those of its name.
+# Modules of array functions, if their name is not the name of the package.
 MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
-# Run only where they are asked for: libraries with faults of their own, or that take long, and
-# variants that differ little from others.
+# Run only with `--backend`: libraries with bugs, slow libraries, and variants that differ little.
 ON_DEMAND = ("ndonnx", "mlx", "strict-device2", "jax-x64", "jax-jit")
-# Libraries whose arrays are refused, by an error that tells the remedy.
+# Libraries whose arrays raise an error with a remedy.
 UNFIT = ("blosc2", "sparse")
-# Public names that a backend cannot compute, and the error that says so.
+# Public names that a backend cannot compute, and the error message.
 ERRORS = {
     ("graph_laplacian_encoding", name): r"a library with `linalg\.eigh`, got"
     for name in ("dask", "ndonnx")
 }
 
-# They have float64, and compute its exponential, sines and cosines in float32.
+# With float64, but exponentials, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")
 
-# Their values are not read: they compute later, or have no class in `arrays/backends`.
+# Without `reads_values` in their class in `arrays/backends`.
 _NOT_READ = ("ndonnx", "mlx")
 
 
 def missing(name: str) -> str | None:
-    """Tell why a backend cannot run here, or None where it can."""
+    """Return the reason why a backend cannot run on this machine, None if it can."""
     package = NAMES[name]
     if importlib.util.find_spec(package) is None:
         return f"{package} is not installed"
@@ -61,9 +60,9 @@ def missing(name: str) -> str | None:
         import cupy
 
         try:
-            # It imports without a GPU, and allocates without what kernels are compiled by.
+            # CuPy imports without a GPU, and allocates without the libraries of its compiler.
             float((cupy.arange(1) + 1).sum())
-        except Exception as error:  # noqa: BLE001 - whatever the driver or the compiler says
+        except Exception as error:  # noqa: BLE001 - any error of the driver or the compiler
             return f"CuPy cannot compute here: {error}"
     return None
 
@@ -78,22 +77,22 @@ class Backend:
 
     @property
     def lazy(self) -> bool:
-        """Whether the library's functions are jitted, or may not compute, in this test."""
+        """Whether functions are compiled by JAX, or must not compute on dask, in this test."""
         return self.name == "dask" or "jit" in self.name
 
     @property
     def reads_values(self) -> bool:
-        """Whether a wrong value is found: elsewhere its result is NaN, or left out."""
+        """Whether invalid values raise errors; otherwise their results are NaN, or masked."""
         return not self.lazy and self.name not in _NOT_READ
 
     def reads_indices(self, indices: Any) -> bool:
-        """Whether a wrong index is found: a device is not waited for."""
+        """Return whether invalid indices raise errors, which needs indices in host memory."""
         return self.reads_values and get_backend(indices=indices).is_on_host(indices)
 
     @property
     def floats(self) -> list[str]:
         info = self.xp.__array_namespace_info__()
-        names = info.dtypes(device=self.device, kind="real floating")  # ndonnx tells all kinds
+        names = info.dtypes(device=self.device, kind="real floating")  # all kinds in ndonnx
         floats = sorted(name for name in names if name.startswith("float"))
         return floats[:1] if self.name in _SINGLE else floats
 
@@ -118,11 +117,11 @@ class Backend:
 
     @property
     def sine_error(self) -> float:
-        """By how much a float64 sine may err more than a CPU's: 2 units in the last place."""
+        """Additional tolerance of float64 sines: 2 units in the last place on a GPU."""
         return 2.0**-52 if self.name == "cupy" else 0.0
 
     def lacks(self, ability: str) -> str | None:
-        """Tell why the backend cannot do a thing here, or None: it is found out by doing it."""
+        """Return the reason why the backend lacks an ability, None if it has the ability."""
         return _cupy_lacks(ability) if self.name == "cupy" else None
 
     def tolerance(self, dtype: str | None = None) -> float:
@@ -131,7 +130,7 @@ class Backend:
         return 1e-12 if (dtype or self.wide) == "float64" else 2e-6
 
     def array(self, values: Any, dtype: Any = None) -> Any:
-        """Make an array; float64 becomes float32 where the device has no float64."""
+        """Return an array; float64 becomes float32 if the device has no float64."""
         host = np.asarray(values)
         if dtype is None:
             dtype = host.dtype.name
@@ -148,7 +147,7 @@ class Backend:
         return self.xp.asarray(host, dtype=dtype, device=self.device)
 
     def numpy(self, array: Any) -> np.ndarray:
-        """Return an array's numbers on the host, and check that it is of this backend."""
+        """Return an array as a NumPy array, after checking that it belongs to this backend."""
         assert get_backend(array=array).xp is self.xp
         if self.name.startswith("strict"):
             assert array.device == self.device
@@ -173,7 +172,7 @@ def _captures(cupy: Any) -> bool:
     return True
 
 
-# Parts of CuPy that stand on libraries of their own, of which any may be missing.
+# Parts of CuPy that need further libraries, any of which may be missing.
 _TRIALS: dict[str, Callable[[Any], bool]] = {
     "eigh": lambda cupy: cupy.linalg.eigh(cupy.eye(1))[0].tolist() == [1],
     "graphs": _captures,
@@ -190,7 +189,7 @@ def _cupy_lacks(ability: str) -> str | None:
 
     try:
         works = _TRIALS[ability](cupy)
-    except Exception as error:  # noqa: BLE001 - each library fails in its own way
+    except Exception as error:  # noqa: BLE001 - the type depends on the library
         return f"CuPy has no {ability} here: {error}"
     return None if works else f"CuPy's {ability} gives wrong results here"
 
@@ -214,8 +213,8 @@ def opened(name: str) -> Iterator[Backend]:
     else:
         library = importlib.import_module(MODULES.get(name, name))
         if name == "dask":
-            # Tasks call functions of this library, which forbid to compute by a setting of
-            # the process: not in several threads, also where array-api-extra asks for threads.
+            # array-api-extra forbids computing by a setting of the process, so that tasks must
+            # not run in several threads.
             setting = importlib.import_module("dask").config.set(
                 scheduler="synchronous", num_workers=1
             )
@@ -227,25 +226,25 @@ def opened(name: str) -> Iterator[Backend]:
 
 @contextmanager
 def _indices_of_32_bits(xp: Any, device: Any) -> Iterator[None]:
-    """Mend functions that return int64 indices on a device of array-api-strict without int64.
+    """Correct functions that return int64 indices on a device of array-api-strict without int64.
 
-    The standard has them return the default index dtype of the device.
+    The standard requires the default index dtype of the device.
     """
     with ExitStack() as stack:
         for name in ("argsort", "searchsorted"):
-            mended = partial(_through_the_cpu, getattr(xp, name), xp, device)
-            stack.enter_context(patch.object(xp, name, mended))
+            corrected = partial(_on_cpu, getattr(xp, name), xp, device)
+            stack.enter_context(patch.object(xp, name, corrected))
         yield
 
 
-def _through_the_cpu(function: Any, xp: Any, device: Any, *arrays: Any, **options: Any) -> Any:
+def _on_cpu(function: Any, xp: Any, device: Any, *arrays: Any, **options: Any) -> Any:
     assert {array.device for array in arrays} == {device}
     indices = function(*(a.to_device(xp.Device("CPU_DEVICE")) for a in arrays), **options)
     return xp.astype(indices, xp.int32).to_device(device)
 
 
 def peak_memory(call: Callable[[], Any]) -> int:
-    """Return the largest number of bytes that Python and NumPy held during a call."""
+    """Return the peak number of bytes allocated by Python and NumPy during a call."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -1,7 +1,7 @@
-"""Backends as fixtures, and tests that are left out where a library is not installed.
+"""Fixtures of backends, and selection of tests by the installed libraries.
 
-`--backend NAME` (repeatable) demands one; without it, all that are installed run, but for those
-of `ON_DEMAND`. Tests marked `library` need libraries that the dependency group "test" lacks.
+`--backend NAME` (repeatable) selects backends; by default, all installed backends run, except
+`ON_DEMAND`. Tests marked `library` need libraries outside of the dependency group "test".
 """
 
 import os
@@ -18,6 +18,7 @@ import pytest
 from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
 from hypothesis import HealthCheck, settings
 
+import absent
 import positional_embeddings as pe
 from absent import Absent
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
@@ -35,11 +36,11 @@ settings.load_profile("default")
 pytest.register_assert_rewrite("wrong_inputs")
 pytest_plugins = ["drawing"]
 
-# Jitted where a backend is called jax-jit, and forbidden to compute on dask.
+# Functions that the backends jax-jit compile, and that must not compute on dask.
 for name in pe.__all__:
     function = getattr(pe, name)
-    draws = name == "describe_mask"  # which has to read values
-    if callable(function) and not isinstance(function, type) and not draws:
+    reads_values = name == "describe_mask"
+    if callable(function) and not isinstance(function, type) and not reads_values:
         lazy_xp_function(function)
 for name in pe.__all__:
     layer = getattr(pe, name)
@@ -51,7 +52,7 @@ lazy_xp_function((pe.AbsolutePE, "encoding"))
 lazy_xp_function((pe.LearnedPE, "vjp"))
 lazy_xp_function((pe.LearnedPE, "encoding"))
 
-# Modules that import a library at their top: the library that all of their tests need.
+# Test modules that import a library at their top.
 MODULES = {
     "conformance/test_onnx.py": "onnx",
     "test_dask.py": "dask",
@@ -59,27 +60,27 @@ MODULES = {
     "test_torch.py": "torch",
     "test_torch_modes.py": "torch",
 }
-# Programs that tests need, and name like libraries.
+# Programs that tests need, in marks `library`.
 PROGRAMS = ("chromium", "node")
 MARKERS = (
-    "complete: whether each public name is where it has to be; `make complete` runs these",
+    "complete: each public name is registered everywhere; `make complete` runs these",
     "backend: runs on an array library; set on each test with the fixture `backend`",
-    "library(*names): needs libraries that the dependency group `test` lacks",
+    "library(*names): needs libraries outside of the dependency group `test`",
     "long: takes long; runs with --long only",
-    "needs(ability): skip where the backend lacks it",
+    "needs(ability): skip if the backend lacks the ability",
     "only_on(*names): runs on these backends only",
-    "thread_unsafe: of pytest-run-parallel: measures or changes what all threads share",
+    "thread_unsafe: for pytest-run-parallel: measures or changes the state of the process",
 )
-# What measures the memory of the process, changes modules or the digits of mpmath, or works in
-# another process, where the threads do not meet: as the names that a test and its helpers use.
-OF_THE_PROCESS = {"MonkeyPatch", "loaded", "mpmath", "subprocess", "tracemalloc"}
+# Names in tests and their helpers that measure or change the state of the process, such as its
+# memory, modules or digits of mpmath, or start another process.
+PROCESS_NAMES = {"MonkeyPatch", "loaded", "mpmath", "subprocess", "tracemalloc"}
 LONG = "--long"
-# Tests and modules that are left out, by the library that is missing, or by `LONG`.
+# Tests and modules that are left out, by missing library, or by `LONG`.
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 
 TESTS = Path(__file__).parent
 
-# Pictures are drawn into memory, also where there is a screen.
+# Draw plots into memory, even with a screen.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 
@@ -88,12 +89,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backend",
         action="append",
         choices=sorted(NAMES),
-        help="run on this backend, and fail where it cannot run; may be repeated",
+        help="run on this backend, and fail if it cannot run; may be repeated",
     )
     parser.addoption(
         "--every-library",
         action="store_true",
-        help="fail where a library that a test needs is not installed",
+        help="fail if a library that a test needs is not installed",
     )
     parser.addoption(
         "--blas-threads",
@@ -102,8 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(LONG, action="store_true", help="run the tests that take long, too")
     parser.addoption(
-        "--counter",
-        help="C function that counts what a GPU is asked for: see tests/test_launches.py",
+        "--counter", help="C function that counts requests to a GPU: see tests/test_launches.py"
     )
 
 
@@ -150,10 +150,10 @@ def _is_missing(library: str) -> bool:
 
 
 def _demand_libraries(config: pytest.Config) -> None:
-    """Raise where a library is missing and none may be."""
-    absent = sorted(config.stash[LEFT_OUT].keys() - {LONG})
-    if absent and config.getoption("--every-library"):
-        message = f"--every-library: not installed: {', '.join(absent)}"
+    """Raise an error with `--every-library` if a library is missing."""
+    names = sorted(config.stash[LEFT_OUT].keys() - {LONG})
+    if names and config.getoption("--every-library"):
+        message = f"--every-library: not installed: {', '.join(names)}"
         raise pytest.UsageError(message)
 
 
@@ -163,7 +163,7 @@ def _library_of_module(path: Path) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
-    """Look for examples in docstrings of `src/` alone."""
+    """Collect doctests only in `src/`."""
     collectors = yield
     if not file_path.is_relative_to(TESTS):
         return collectors
@@ -172,7 +172,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
-    """Leave out modules that cannot be imported, since their library is missing."""
+    """Leave out modules whose library is missing."""
     library = _library_of_module(collector.path)
     if library is None or not _is_missing(library):
         return None
@@ -185,23 +185,25 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.library(library))
     function = getattr(item, "function", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    if not OF_THE_PROCESS.isdisjoint(_names_with_helpers(function)):
+    if not PROCESS_NAMES.isdisjoint(_names_with_helpers(function)):
         item.add_marker("thread_unsafe")
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    uses_polars = "pl" in _names_of(getattr(function, "__code__", None))
-    if uses_polars or any(isinstance(value, Absent) for value in parameters):
-        item.add_marker(pytest.mark.library("polars"))
+    names = _names_of(getattr(function, "__code__", None)) & absent.NAMES.keys()
+    libraries = {absent.NAMES[name] for name in names}
+    libraries |= {value.library for value in parameters if isinstance(value, Absent)}
+    if libraries:
+        item.add_marker(pytest.mark.library(*libraries))
 
 
 @cache
 def _names_with_helpers(function: object) -> set[str]:
-    """Return the names that a function of the tests uses, and those of its helpers."""
-    names, functions, known = set[str](), [function], set[object]()
+    """Return the names in the code of a test function and of its helpers."""
+    names, functions, visited = set[str](), [function], set[object]()
     while functions:
         function = functions.pop()
         code = getattr(function, "__code__", None)
-        if code not in known and getattr(code, "co_filename", "/").startswith(str(TESTS)):
-            known.add(code)
+        if code not in visited and getattr(code, "co_filename", "/").startswith(str(TESTS)):
+            visited.add(code)
             names |= _names_of(code)
             functions += [function.__globals__.get(name) for name in _names_of(code)]
     return names
@@ -209,7 +211,7 @@ def _names_with_helpers(function: object) -> set[str]:
 
 @cache
 def _names_of(code: object) -> frozenset[str]:
-    """Return the names that code uses, with those in its functions."""
+    """Return the names in code, including nested functions."""
     if not isinstance(code, CodeType):
         return frozenset()
     return frozenset(code.co_names).union(*map(_names_of, code.co_consts))
@@ -217,8 +219,8 @@ def _names_of(code: object) -> frozenset[str]:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that are long, of other backends, or need a library that is missing."""
-    kept, deselected = [], []
+    """Leave out tests that are long, of other backends, or need a missing library."""
+    selected, deselected = [], []
     for item in items:
         if (only_on := item.get_closest_marker("only_on")) is not None:
             leave_out = item.callspec.params["backend"] not in only_on.args
@@ -232,20 +234,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_long and not (leave_out or config.getoption(LONG)):
             config.stash[LEFT_OUT][LONG].append(item.nodeid)
             leave_out = True
-        (deselected if leave_out else kept).append(item)
+        (deselected if leave_out else selected).append(item)
     if deselected:
         config.hook.pytest_deselected(items=deselected)
-        items[:] = kept
+        items[:] = selected
     if not hasattr(config, "workeroutput"):
         _demand_libraries(config)
         return
-    # A worker of pytest-xdist hands on what it leaves out: only its controller may raise.
+    # A worker of pytest-xdist reports to its controller, since only the controller may raise.
     config.workeroutput["left_out"] = dict(config.stash[LEFT_OUT])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker has left out; all workers collect the same."""
+    """Take over the list of a worker; the lists of all workers are equal."""
     node.config.stash[LEFT_OUT].update(getattr(node, "workeroutput", {}).get("left_out", {}))
     _demand_libraries(node.config)
 
@@ -253,7 +255,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say in one line what is left out."""
+    """Write one line with the number of tests left out, by library."""
     left_out = dict(config.stash[LEFT_OUT])
     long = len(left_out.pop(LONG, ()))
     texts = []

@@ -1,11 +1,11 @@
-"""Which cases run: all that are cheap, and of each other test as many as a budget pays for.
+"""Random selection of test cases: all cheap cases, and cases of other tests within a budget.
 
-`costs.json` has the seconds of CPU that a case of a test takes, for each test whose cases take more
-than `CHEAP` in the mean; `make costs` measures them. A test that is not in it is cheap: a new one
-runs whole. A backend has costs of its own, but for array-api-strict, which counts with NumPy.
+`costs.json` has the mean CPU seconds of a case, for each test with a mean above `CHEAP`; `make
+costs` measures them. Other tests, such as new ones, are cheap, and all of their cases run. Costs
+are separate for each backend, except array-api-strict, which has the costs of NumPy.
 
-`--draw SECONDS` pays for so many seconds of each test, one case at least; `--seed` draws which.
-`--longest SECONDS` leaves out the tests whose cases take more. `--rest` runs what these leave out.
+`--draw SECONDS` is the budget of each test, for at least one case; `--seed` draws the cases.
+`--longest SECONDS` leaves out tests with more expensive cases. `--rest` runs the cases left out.
 """
 
 import json
@@ -31,23 +31,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--draw",
         type=float,
         metavar="SECONDS",
-        help=f"run cases worth so many seconds of CPU of each test, and all of less than {CHEAP} s",
+        help=f"run cases of this many CPU seconds of each test, and all cases below {CHEAP} s",
     )
     group.addoption(
         "--longest",
         type=float,
         default=inf,
         metavar="SECONDS",
-        help="with --draw, leave out the tests whose cases take longer",
+        help="with --draw, leave out tests whose cases take longer",
     )
     group.addoption("--rest", action="store_true", help="run the cases that --draw leaves out")
-    group.addoption(
-        "--seed", type=int, default=0, help="the number that draws the cases, 0 by default"
-    )
+    group.addoption("--seed", type=int, default=0, help="seed of the random cases, 0 by default")
     group.addoption(
         "--measure-costs",
         action="store_true",
-        help=f"write {FILE.name} anew for the tests that run",
+        help=f"update {FILE.name} for the tests that run",
     )
 
 
@@ -58,12 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str | None:
     if (seconds := config.getoption("--draw")) is None:
         return None
-    what = "all but " if config.getoption("--rest") else ""
-    return f"cases: {what}{seconds:g} s of each test, --seed {config.getoption('--seed')}"
+    prefix = "all but " if config.getoption("--rest") else ""
+    return f"cases: {prefix}{seconds:g} s of each test, --seed {config.getoption('--seed')}"
 
 
 def test_of(item: pytest.Item) -> str:
-    """Return the name by which `costs.json` knows the test of a case."""
+    """Return the name of the test of a case in `costs.json`."""
     path, _, name = item.nodeid.partition("::")
     name = f"{path.removeprefix('tests/')}::{name.partition('[')[0]}"
     backend = backend_of(item)
@@ -76,7 +74,7 @@ def backend_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[Any]:
-    """Leave out cases, after all that leave out some for other reasons."""
+    """Leave out cases, after all other hooks have left out cases."""
     result = yield
     if (seconds := config.getoption("--draw")) is not None:
         drawn = chosen(items, seconds, config.getoption("--longest"), config.getoption("--seed"))
@@ -87,9 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def chosen(
-    items: Iterable[pytest.Item], seconds: float, longest: float, seed: int
+    items: Iterable[pytest.Item], seconds: float, max_cost: float, seed: int
 ) -> set[pytest.Item]:
-    """Return the cases that a budget for each test pays for."""
+    """Return the cases within a budget for each test."""
     costs = json.loads(FILE.read_text(encoding="utf-8"))
     by_test = defaultdict(list)
     for item in items:
@@ -97,29 +95,29 @@ def chosen(
     drawn = set()
     for test, cases in by_test.items():
         cost = costs.get(test, costs.get(test.partition("[")[0], 0.0))
-        if cost <= longest:
+        if cost <= max_cost:
             count = max(1, int(seconds / cost)) if cost else len(cases)
             drawn.update(shuffled(cases, f"{seed} {test}")[:count])
     return drawn
 
 
 def shuffled(cases: list[pytest.Item], seed: str) -> list[pytest.Item]:
-    """Return cases in the order in which they are drawn: the backends by turns, NumPy first."""
-    draw = random.Random(seed)  # noqa: S311 - the same again for the same seed
+    """Return cases in random order, alternating between the backends, NumPy first."""
+    draw = random.Random(seed)  # noqa: S311 - reproducible
     by_backend = defaultdict(list)
     for case in draw.sample(cases, len(cases)):
         by_backend[backend_of(case)].append(case)
     turns = [
         (turn, backend != "numpy", number, case)
-        for number, (backend, some) in enumerate(by_backend.items())
-        for turn, case in enumerate(some)
+        for number, (backend, group) in enumerate(by_backend.items())
+        for turn, case in enumerate(group)
     ]
     return [case for *_, case in sorted(turns, key=lambda turn: turn[:3])]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Measure a case, with its fixtures and the processes that it started."""
+    """Measure a case, including its fixtures and child processes."""
     before = sum(os.times()[:4])
     result = yield
     item.config.stash[COSTS][test_of(item)].append(sum(os.times()[:4]) - before)
@@ -127,7 +125,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the costs, or hand them from a worker of pytest-xdist to its controller."""
+    """Write the costs, or send them from a worker of pytest-xdist to its controller."""
     measured = dict(session.config.stash[COSTS])
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["costs"] = measured

@@ -1,4 +1,4 @@
-"""What the papers say, in plain Python loops: slow, and written without the library."""
+"""Reference implementations of the papers in plain Python loops, independent of the library."""
 
 import math
 from itertools import product
@@ -11,15 +11,15 @@ def angle(position, i, dim, base=10_000.0):
 
 
 def rotated(x, positions, base=10_000.0, scale=1.0):
-    """RoFormer equation 34 with pairs (i, i + n/2); x (head, seq, ...), positions like x[0]."""
+    """RoFormer equation 34 with pairs (i, i + n/2); x is (head, seq, ...), positions like x[0]."""
     out = np.zeros(x.shape)
     half = x.shape[0] // 2
-    for place in product(*map(range, x.shape[1:])):
+    for index in product(*map(range, x.shape[1:])):
         for i in range(half):
-            theta = scale * angle(float(positions[place]), i, 2 * half, base)
-            a, b = float(x[(i, *place)]), float(x[(i + half, *place)])
-            out[(i, *place)] = a * math.cos(theta) - b * math.sin(theta)
-            out[(i + half, *place)] = b * math.cos(theta) + a * math.sin(theta)
+            theta = scale * angle(float(positions[index]), i, 2 * half, base)
+            a, b = float(x[(i, *index)]), float(x[(i + half, *index)])
+            out[(i, *index)] = a * math.cos(theta) - b * math.sin(theta)
+            out[(i + half, *index)] = b * math.cos(theta) + a * math.sin(theta)
     return out
 
 
@@ -64,7 +64,7 @@ def attention(q, k, v, mask=None, bias=None, scale=None, softcap=None):
 
 
 def partly_infinite(rng):
-    """Queries, keys, values of which some are not finite, and a mask that hides some of them."""
+    """Queries, keys, values with infinities and NaN, and a mask of some of these values."""
     q, k, v = (rng.standard_normal(shape) for shape in ((2, 3, 1), (2, 5, 1), (5, 5, 1)))
     v[0, 1], v[1, 1], v[2, 1] = np.nan, np.inf, -np.inf
     v[3, 0], v[3, 1] = -np.inf, np.inf
@@ -101,10 +101,10 @@ def multi_head(x, layer, mask, bias=None, base=10_000.0):
 
 
 def float32_angle_errors(frequencies, context, searched=2**20):
-    """Return by how many radians angles err that are products in float32.
+    """Return errors, in radians, of angles that are products in float32.
 
-    The largest error at the last 8,192 positions of a context, and the first position, of those
-    that are searched, with one above 1e-3, None without.
+    These are the largest error at the last 8,192 positions of a context, and the first of the
+    `searched` positions with an error above 1e-3, None if there is none.
     """
     largest = _angle_errors(frequencies, np.arange(max(0, context - 8192), context)).max()
     for start in range(0, searched, 8192):

@@ -1,31 +1,30 @@
-"""What the tests know of each public name, said once: a valid call, and values of parameters.
+"""Samples of each public name: valid calls, and values of all parameters.
 
-Of masks there are their rule as a plain function of numbers and what their parameters may be, too.
-All suites that go over the public names take them from here: hostile input, floating-point errors,
-written arrays, every backend, PyTorch's modes, pickles and random masks.
-The names are discovered, so a test fails where one, or a parameter, has no entry here.
+A mask also has its rule, as a plain function of numbers, and strategies for its parameters. All
+suites over public names use these samples: hostile input, floating-point errors, written arrays,
+every backend, PyTorch's modes, pickles and random masks. A test discovers the public names, and
+fails if a name or a parameter has no sample.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 from hypothesis import strategies as st
 
 import positional_embeddings as pe
-import positional_embeddings.sklearn as estimators
-import positional_embeddings.xarray as labelled
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.models.decoder import DecoderStep
 from positional_embeddings.rotary.tables import RotaryTables
 
-# What calls return and layers use, which is imported from its module.
+# Public names in modules: types of results, and `dropout`.
 BESIDE = {
     "DecoderStep": DecoderStep,
     "KVStep": KVStep,
@@ -35,7 +34,8 @@ BESIDE = {
 # All of the library but its optional modules, by name.
 NAMES = {name: getattr(pe, name) for name in pe.__all__} | BESIDE
 
-MODULES = {"": pe, "sklearn.": estimators, "xarray.": labelled}
+# Modules with public names; optional ones are in it if the library that they need is installed.
+MODULES = {"": pe}
 # Options that any call without arrays takes.
 NEW = {"xp": np, "dtype": np.float64, "device": "cpu"}
 PLACE = {"xp": np, "device": "cpu"}
@@ -55,8 +55,6 @@ PATH = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
 SQUARE = [RNG.standard_normal((8, 8)) for _ in range(4)]
 LISTS = pe.ListMask([[0, 1], [2, -1], [4, 3], [-1, -1], [1, 4], [5, 0]])
 QUERIES, KEYS = np.arange(4)[:, None], np.arange(4)[None, :]
-SERIES = xr.DataArray(TIMES, coords={"t": TIMES}, dims="t")
-FEATURES = xr.DataArray(X[:, :5].T, coords={"t": TIMES}, dims=("t", "feature"))
 
 ROPE = pe.RoPE(8, 16)
 ABSOLUTE = pe.AbsolutePE(8, 16)
@@ -84,7 +82,7 @@ HOST = Library()
 
 @dataclass(frozen=True)
 class Call:
-    """A valid call: a function, its arguments by name, and what is then done with the result."""
+    """A valid call: a function, its arguments by name, and a use of the result."""
 
     function: Callable[..., Any]
     values: Mapping[str, Any]
@@ -96,11 +94,11 @@ class Call:
         return self.use(self.made({**self.values, **changed}), HOST)
 
     def on(self, library: Library) -> Any:
-        """Return what the call gives for arrays of a library, in the dtype that it has for them."""
+        """Return the result for arrays of a library, in its dtype."""
         return self.use(self.made(self.values_on(library)), library)
 
     def made(self, values: Mapping[str, Any]) -> Any:
-        """Return what the function alone returns."""
+        """Return the result of the function before its use."""
         positional: list[Any] = []
         named = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
@@ -115,7 +113,7 @@ class Call:
         return self.function(*positional, **named)
 
     def values_on(self, library: Library) -> dict[str, Any]:
-        """Return the arguments for a library; what is of NumPy alone is left out."""
+        """Return the arguments for a library, without NumPy's dtypes and outputs."""
         return {
             name: library.new[name] if name in PLACE else moved(name, value, library)
             for name, value in self.values.items()
@@ -124,7 +122,7 @@ class Call:
 
 
 def is_numbers(value: Any) -> bool:
-    """Tell whether a value is an array that each library may have."""
+    """Return whether a value is an array that each library can represent."""
     return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
 
 
@@ -168,8 +166,8 @@ def with_scaling(scaling: Any, library: Library) -> Any:
     return pe.RoPE(8, 16, scaling=scaling)(library.array(X))
 
 
-def encoded_points(waves: Any, library: Library) -> Any:
-    return waves.encode(library.array(POINTS))
+def encoded_points(features: Any, library: Library) -> Any:
+    return features.encode(library.array(POINTS))
 
 
 def fitted(regressor: Any, _: Library = HOST) -> Any:
@@ -180,27 +178,14 @@ def encoded(encoder: Any, _: Library) -> Any:
     return encoder.fit_transform(TABLE)
 
 
-def of_kernel(kernel: Any, _: Library) -> Any:
-    return fitted(estimators.AttentionRegressor(kernel))
-
-
-LONG = [1.0, 1.5, 2.0, 3.0]
 GAPS = np.where(np.arange(10).reshape(5, 2) == 3, np.nan, TABLE)
 
 WAVES = pe.FourierFeatures.random(2, 8, length_scale=2.0, rng=0)
 ENCODED = WAVES.encode(POINTS)
 
-REGRESSOR = estimators.AttentionRegressor(estimators.GaussianKernel(2.0)).fit(TABLE, TARGETS)
-FILLER = estimators.GapFiller(REGRESSOR, positions=[0]).fit(GAPS)
-ENCODER = estimators.PositionalEncoder(periods=7.0).fit(TABLE)
-TWO_KERNELS = {
-    "k1": estimators.GaussianKernel(2.0, columns=[0]),
-    "k2": estimators.GaussianKernel(2.0, columns=[1]),
-}
-
-# Arrays of these are NumPy's, whatever library a call is for.
+# Parameters whose arrays are NumPy arrays for all libraries.
 OF_HOST = ("harmonics", "period", "wavelengths")
-# What a function of the sequence takes next to the arrays.
+# Axes of functions of sequences.
 AXES = {"feature_axis": 0, "seq_axis": 1}
 DRAWN = {"rng": 0, "xp": np, "dtype": np.float64, "device": "cpu"}
 SCORES = {
@@ -230,16 +215,16 @@ class Pair(NamedTuple):
 
 
 class MaskSample(NamedTuple):
-    """What is known of a mask: values of its parameters, its rule, and what they may be."""
+    """Values of the parameters of a mask, its rule, and strategies for its parameters."""
 
-    # For up to 6 positions, all parameters in each; lists and arrays have a number a sequence of
-    # two, or one a position of 5.
+    # Values of all parameters for up to 6 positions; lists and arrays have a number for each of
+    # two sequences, or for each of 5 positions.
     values: list[dict[str, Any]]
-    # Of a `Pair` and the parameters: whether its query does not see its key.
+    # Function of a `Pair` and the parameters: whether the key is masked for the query.
     hides: Callable[..., bool]
-    # What the parameters may be for n positions. A list is drawn as an array, too.
+    # Strategy of the parameters for n positions. Tests pass lists as arrays, too.
     draws: Callable[[int], st.SearchStrategy[dict[str, Any]]]
-    # Whether `_visible_keys` is exact: it has no key that no query sees, and all common keys.
+    # Whether `_visible_keys` is exact: without keys masked for all queries, with all common keys.
     is_tight: bool = True
 
 
@@ -253,10 +238,10 @@ def a_sequence(strategy: st.SearchStrategy[int]) -> st.SearchStrategy[list[int]]
 
 
 def outside(at: Pair, shape: Any, window: Any) -> bool:
-    """Tell whether a token of a grid is further away than a window on some axis."""
+    """Return whether the distance of two tokens of a grid exceeds a window on some axis."""
     steps = window if isinstance(window, tuple) else (window,) * len(shape)
     pairs = zip(np.unravel_index(at.i, shape), np.unravel_index(at.j, shape), steps, strict=True)
-    return any(abs(int(p) - int(q)) > most for p, q, most in pairs)
+    return any(abs(int(p) - int(q)) > step for p, q, step in pairs)
 
 
 def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
@@ -269,7 +254,7 @@ def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def not_listed(at: Pair, indices: Any, indptr: Any = None) -> bool:
-    """Tell whether a key is not in the list of the query with the index that is its position."""
+    """Return whether a key is not in the list of its query."""
     if indptr is not None:
         return at.j not in indices[indptr[at.i] : indptr[at.i + 1]]
     return not np.any(np.asarray(indices)[at.i].reshape(-1, 1) == at.j)
@@ -278,19 +263,19 @@ def not_listed(at: Pair, indices: Any, indptr: Any = None) -> bool:
 @st.composite
 def lists(draw: Any, n: int) -> dict[str, Any]:
     """Draw a list of keys for each of n queries, padded or one after another."""
-    each = [
+    keys_of_queries = [
         draw(st.lists(st.integers(0, n - 1), max_size=4, unique=True), label=f"list {i}")
         for i in range(n)
     ]
     if draw(st.booleans()):
-        longest = draw(st.integers(max(1, *map(len, each)), 5))
-        return {"indices": [keys + [-1] * (longest - len(keys)) for keys in each]}
-    bounds = np.cumsum([0, *map(len, each)]).tolist()
-    return {"indices": [key for keys in each for key in keys], "indptr": tuple(bounds)}
+        max_length = draw(st.integers(max(1, *map(len, keys_of_queries)), 5))
+        return {"indices": [keys + [-1] * (max_length - len(keys)) for keys in keys_of_queries]}
+    bounds = np.cumsum([0, *map(len, keys_of_queries)]).tolist()
+    return {"indices": [key for keys in keys_of_queries for key in keys], "indptr": tuple(bounds)}
 
 
 def apart(at: Pair, ids: Any, key_ids: Any = None) -> bool:
-    """Tell whether two tokens are of different documents, or of none."""
+    """Return whether two tokens belong to different documents, or to none."""
     of = [
         np.asarray(own).reshape(len(own), -1) for own in (ids, ids if key_ids is None else key_ids)
     ]
@@ -304,9 +289,9 @@ def documents(n: int) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy of documents of n tokens: packed one after another or not, alike or not."""
     number = st.integers(-1, 3)
     flat = st.lists(number, min_size=n, max_size=n)
-    each = st.lists(a_sequence(number), min_size=n, max_size=n)
-    in_order = each.map(lambda ids: np.sort(ids, axis=0).tolist())
-    return drawn(ids=flat | flat.map(sorted) | each | in_order)
+    by_sequence = st.lists(a_sequence(number), min_size=n, max_size=n)
+    in_order = by_sequence.map(lambda ids: np.sort(ids, axis=0).tolist())
+    return drawn(ids=flat | flat.map(sorted) | by_sequence | in_order)
 
 
 BATCH = 2
@@ -1127,132 +1112,6 @@ CATALOGUE: dict[str, list[Call]] = {
         )
         for positions in (POSITIONS, TIMES)
     ],
-    "sklearn.AttentionRegressor": [
-        Call(
-            estimators.AttentionRegressor,
-            {
-                "kernel": "gaussian",
-                "length_scale": 2.0,
-                "local_linear": True,
-                "leave_out": 1.0,
-                "cutoff": 4.0,
-                "block_size": 2,
-                "max_iter": 2,
-                "tol": 0.01,
-            },
-            fitted,
-        ),
-        Call(
-            estimators.AttentionRegressor,
-            {"kernel": estimators.GaussianKernel(2.0)},
-            fitted,
-        ),
-    ],
-    "sklearn.AttentionRegressor.fit": [
-        Call(
-            estimators.AttentionRegressor(length_scale=2.0).fit,
-            {"X": TABLE, "y": TARGETS, "sample_weight": np.ones(5), "groups": IDS},
-            lambda fitted, _: fitted.predict(TABLE),
-        )
-    ],
-    "sklearn.AttentionRegressor.predict": [
-        Call(REGRESSOR.predict, {"X": TABLE, "return_std": True})
-    ],
-    "sklearn.GapFiller": [
-        Call(
-            estimators.GapFiller,
-            {"positions": [0], "periods": 2.0, "time_zone": None},
-            lambda filler, _: filler.fit_transform(GAPS),
-        ),
-        Call(
-            estimators.GapFiller,
-            {"estimator": REGRESSOR, "positions": [0]},
-            lambda filler, _: filler.fit_transform(GAPS),
-        ),
-    ],
-    "sklearn.GapFiller.fit": [
-        Call(
-            estimators.GapFiller(REGRESSOR, positions=[0]).fit,
-            {"X": GAPS, "y": None},
-            lambda filler, _: filler.transform(GAPS),
-        )
-    ],
-    "sklearn.GapFiller.transform": [Call(FILLER.transform, {"X": GAPS})],
-    "sklearn.GapFiller.transform_std": [Call(FILLER.transform_std, {"X": GAPS})],
-    "sklearn.GaussianKernel": [
-        Call(
-            estimators.GaussianKernel,
-            {"length_scale": 2.0, "columns": [0, 1], "local_linear": True},
-            of_kernel,
-        )
-    ],
-    "sklearn.MaternKernel": [
-        Call(
-            estimators.MaternKernel,
-            {"length_scale": 2.0, "columns": [0, 1], "local_linear": True, "nu": 1.5},
-            of_kernel,
-        )
-    ],
-    "sklearn.PeriodicKernel": [
-        Call(
-            estimators.PeriodicKernel,
-            {"period": 7.0, "length_scale": 2.0, "columns": [0, 1], "time_zone": None},
-            of_kernel,
-        )
-    ],
-    "sklearn.PositionalEncoder": [
-        Call(estimators.PositionalEncoder, options, encoded)
-        for options in (
-            {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
-            {"encoding": "auto", "trend": True},
-            {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
-            {"encoding": "spherical", "degree": 2, "unit": "degrees"},
-        )
-    ],
-    "sklearn.PositionalEncoder.fit": [
-        Call(
-            estimators.PositionalEncoder(periods=7.0).fit,
-            {"X": TABLE, "y": None},
-            lambda encoder, _: encoder.transform(TABLE),
-        )
-    ],
-    "sklearn.PositionalEncoder.get_feature_names_out": [
-        Call(
-            ENCODER.get_feature_names_out,
-            {"input_features": ["a", "b"]},
-            lambda names, _: tuple(names),
-        )
-    ],
-    "sklearn.PositionalEncoder.transform": [Call(ENCODER.transform, {"X": TABLE})],
-    "sklearn.ProductKernel": [Call(estimators.ProductKernel, TWO_KERNELS, of_kernel)],
-    "sklearn.SphereKernel": [
-        Call(
-            estimators.SphereKernel,
-            {
-                "length_scale": 2.0,
-                "columns": [0, 1],
-                "kernel": "matern",
-                "nu": 2.5,
-                "local_linear": True,
-            },
-            of_kernel,
-        )
-    ],
-    "sklearn.SumKernel": [Call(estimators.SumKernel, TWO_KERNELS, of_kernel)],
-    "xarray.encode": [
-        Call(
-            partial(labelled.encode, periods=3.0),
-            {
-                "da": SERIES,
-                "dim": "t",
-                "encoding": "cyclic",
-                "feature_dim": "feature",
-                "chunks": None,
-                "time_zone": None,
-            },
-            lambda array, _: array.data,
-        )
-    ],
     **{
         name: [Call(getattr(pe, name), values, use) for values in samples]
         for use, kinds in (
@@ -1286,6 +1145,168 @@ CATALOGUE: dict[str, list[Call]] = {
     },
 }
 
+
+def calls_of_sklearn() -> dict[str, list[Call]]:
+    """Return the samples of `positional_embeddings.sklearn`."""
+    import positional_embeddings.sklearn as estimators
+
+    regressor = estimators.AttentionRegressor(estimators.GaussianKernel(2.0)).fit(TABLE, TARGETS)
+    filler = estimators.GapFiller(regressor, positions=[0]).fit(GAPS)
+    encoder = estimators.PositionalEncoder(periods=7.0).fit(TABLE)
+    two_kernels = {
+        "k1": estimators.GaussianKernel(2.0, columns=[0]),
+        "k2": estimators.GaussianKernel(2.0, columns=[1]),
+    }
+
+    def of_kernel(kernel: Any, _: Library) -> Any:
+        return fitted(estimators.AttentionRegressor(kernel))
+
+    return {
+        "sklearn.AttentionRegressor": [
+            Call(
+                estimators.AttentionRegressor,
+                {
+                    "kernel": "gaussian",
+                    "length_scale": 2.0,
+                    "local_linear": True,
+                    "leave_out": 1.0,
+                    "cutoff": 4.0,
+                    "block_size": 2,
+                    "max_iter": 2,
+                    "tol": 0.01,
+                },
+                fitted,
+            ),
+            Call(
+                estimators.AttentionRegressor,
+                {"kernel": estimators.GaussianKernel(2.0)},
+                fitted,
+            ),
+        ],
+        "sklearn.AttentionRegressor.fit": [
+            Call(
+                estimators.AttentionRegressor(length_scale=2.0).fit,
+                {"X": TABLE, "y": TARGETS, "sample_weight": np.ones(5), "groups": IDS},
+                lambda model, _: model.predict(TABLE),
+            )
+        ],
+        "sklearn.AttentionRegressor.predict": [
+            Call(regressor.predict, {"X": TABLE, "return_std": True})
+        ],
+        "sklearn.GapFiller": [
+            Call(
+                estimators.GapFiller,
+                {"positions": [0], "periods": 2.0, "time_zone": None},
+                lambda fitted_filler, _: fitted_filler.fit_transform(GAPS),
+            ),
+            Call(
+                estimators.GapFiller,
+                {"estimator": regressor, "positions": [0]},
+                lambda fitted_filler, _: fitted_filler.fit_transform(GAPS),
+            ),
+        ],
+        "sklearn.GapFiller.fit": [
+            Call(
+                estimators.GapFiller(regressor, positions=[0]).fit,
+                {"X": GAPS, "y": None},
+                lambda fitted_filler, _: fitted_filler.transform(GAPS),
+            )
+        ],
+        "sklearn.GapFiller.transform": [Call(filler.transform, {"X": GAPS})],
+        "sklearn.GapFiller.transform_std": [Call(filler.transform_std, {"X": GAPS})],
+        "sklearn.GaussianKernel": [
+            Call(
+                estimators.GaussianKernel,
+                {"length_scale": 2.0, "columns": [0, 1], "local_linear": True},
+                of_kernel,
+            )
+        ],
+        "sklearn.MaternKernel": [
+            Call(
+                estimators.MaternKernel,
+                {"length_scale": 2.0, "columns": [0, 1], "local_linear": True, "nu": 1.5},
+                of_kernel,
+            )
+        ],
+        "sklearn.PeriodicKernel": [
+            Call(
+                estimators.PeriodicKernel,
+                {"period": 7.0, "length_scale": 2.0, "columns": [0, 1], "time_zone": None},
+                of_kernel,
+            )
+        ],
+        "sklearn.PositionalEncoder": [
+            Call(estimators.PositionalEncoder, options, encoded)
+            for options in (
+                {"encoding": "cyclic", "periods": 7.0, "harmonics": 2, "time_zone": None},
+                {"encoding": "auto", "trend": True},
+                {"encoding": "fourier", "wavelengths": [1.0, 2.0], "missing": "error"},
+                {"encoding": "spherical", "degree": 2, "unit": "degrees"},
+            )
+        ],
+        "sklearn.PositionalEncoder.fit": [
+            Call(
+                estimators.PositionalEncoder(periods=7.0).fit,
+                {"X": TABLE, "y": None},
+                lambda fitted_encoder, _: fitted_encoder.transform(TABLE),
+            )
+        ],
+        "sklearn.PositionalEncoder.get_feature_names_out": [
+            Call(
+                encoder.get_feature_names_out,
+                {"input_features": ["a", "b"]},
+                lambda names, _: tuple(names),
+            )
+        ],
+        "sklearn.PositionalEncoder.transform": [Call(encoder.transform, {"X": TABLE})],
+        "sklearn.ProductKernel": [Call(estimators.ProductKernel, two_kernels, of_kernel)],
+        "sklearn.SphereKernel": [
+            Call(
+                estimators.SphereKernel,
+                {
+                    "length_scale": 2.0,
+                    "columns": [0, 1],
+                    "kernel": "matern",
+                    "nu": 2.5,
+                    "local_linear": True,
+                },
+                of_kernel,
+            )
+        ],
+        "sklearn.SumKernel": [Call(estimators.SumKernel, two_kernels, of_kernel)],
+    }
+
+
+def calls_of_xarray() -> dict[str, list[Call]]:
+    """Return the samples of `positional_embeddings.xarray`."""
+    import xarray as xr
+
+    import positional_embeddings.xarray as labelled
+
+    series = xr.DataArray(TIMES, coords={"t": TIMES}, dims="t")
+    return {
+        "xarray.encode": [
+            Call(
+                partial(labelled.encode, periods=3.0),
+                {
+                    "da": series,
+                    "dim": "t",
+                    "encoding": "cyclic",
+                    "feature_dim": "feature",
+                    "chunks": None,
+                    "time_zone": None,
+                },
+                lambda array, _: array.data,
+            )
+        ],
+    }
+
+
+for library, calls in (("sklearn", calls_of_sklearn), ("xarray", calls_of_xarray)):
+    if find_spec(library):
+        MODULES[f"{library}."] = import_module(f"positional_embeddings.{library}")
+        CATALOGUE |= calls()
+
 # Names that are not called with arguments of a user, and why.
 NOT_CALLED = {
     "DecoderCache": "made by DecoderCache.empty",
@@ -1298,9 +1319,9 @@ NOT_CALLED = {
 
 
 def parameters(function: Any) -> set[str]:
-    """Return the names of what a function is called with, without its open options."""
-    given = inspect.signature(function).parameters.values()
-    return {p.name for p in given if p.kind is not p.VAR_KEYWORD and p.name != "self"}
+    """Return the names of the parameters of a function, except `**options`."""
+    values = inspect.signature(function).parameters.values()
+    return {p.name for p in values if p.kind is not p.VAR_KEYWORD and p.name != "self"}
 
 
 def public() -> dict[str, set[str]]:
@@ -1308,26 +1329,26 @@ def public() -> dict[str, set[str]]:
 
     A method has the name of the class that defines it.
     """
-    found = {}
+    by_name = {}
     for prefix, module in MODULES.items():
         names = NAMES if module is pe else {name: getattr(module, name) for name in module.__all__}
         for name, value in names.items():
             if not callable(value):
                 continue
-            found[prefix + name] = parameters(value)
+            by_name[prefix + name] = parameters(value)
             for owner in value.__mro__ if isinstance(value, type) else ():
                 if owner.__module__.startswith("positional_embeddings"):
-                    found |= methods(owner, prefix)
-    return {name: given for name, given in found.items() if given and name not in NOT_CALLED}
+                    by_name |= methods(owner, prefix)
+    return {name: values for name, values in by_name.items() if values and name not in NOT_CALLED}
 
 
 def methods(owner: type, prefix: str) -> dict[str, set[str]]:
     """Return the parameters of the public methods that a class defines."""
-    found = {}
+    by_name = {}
     for name, value in vars(owner).items():
         function = getattr(value, "__func__", value)
         is_public = not name.startswith("_") or name in ("__call__", "__and__", "__or__")
         if is_public and inspect.isfunction(function):
-            # Its own name tells the class that defines it, also where a subclass has a copy.
-            found[prefix + function.__qualname__] = parameters(getattr(owner, name))
-    return found
+            # The qualified name has the class that defines the method, also in a subclass.
+            by_name[prefix + function.__qualname__] = parameters(getattr(owner, name))
+    return by_name

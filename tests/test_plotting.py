@@ -10,7 +10,7 @@ import pytest
 import positional_embeddings as pe
 from positional_embeddings import plotting
 
-pytestmark = pytest.mark.thread_unsafe  # the figures of pyplot are those of the process
+pytestmark = pytest.mark.thread_unsafe  # the figures of pyplot belong to the process
 
 
 def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
@@ -24,7 +24,7 @@ def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
         (plotting.plot_rope_decay, pe.RoPE(2, 3)),
         (plotting.plot_wavelengths, pe.RoPE(2, 3)),
         (plotting.plot_similarity, np.ones((2, 3))),
-        (lambda waves: plotting.plot_kernel(waves, 1.0), pe.FourierFeatures([1.0])),
+        (lambda features: plotting.plot_kernel(features, 1.0), pe.FourierFeatures([1.0])),
     ):
         with pytest.raises(ImportError, match=message):
             draw(array)
@@ -49,9 +49,9 @@ def drawn(ax, shape=None):
     cells = np.ma.filled(image.get_array().astype(float), np.nan)
     if shape is None:
         return cells
-    each = [size // few for size, few in zip(cells.shape, shape, strict=True)]
-    once = cells[:: each[0], :: each[1]]
-    np.testing.assert_array_equal(cells, once.repeat(each[0], 0).repeat(each[1], 1))
+    lengths = [size // few for size, few in zip(cells.shape, shape, strict=True)]
+    once = cells[:: lengths[0], :: lengths[1]]
+    np.testing.assert_array_equal(cells, once.repeat(lengths[0], 0).repeat(lengths[1], 1))
     return once
 
 
@@ -257,9 +257,9 @@ def test_encoding_at_times(ax, backend):
 
 
 def Event(ax, x, y):  # noqa: N802 - it stands for Matplotlib's
-    """Return what Matplotlib tells of a mouse at some coordinates."""
-    at = ax.transData.transform((x, y))
-    return SimpleNamespace(x=at[0], y=at[1], xdata=x, ydata=y, inaxes=ax)
+    """Return the text of Matplotlib for a mouse at some coordinates."""
+    pixel = ax.transData.transform((x, y))
+    return SimpleNamespace(x=pixel[0], y=pixel[1], xdata=x, ydata=y, inaxes=ax)
 
 
 def test_long_encoding_at_times(ax):
@@ -314,8 +314,8 @@ def test_numbers_that_are_not_finite_at_uneven_times(ax):
     expected = np.where(np.isfinite(numbers), numbers, np.nan)[0, np.searchsorted(edges, middles)]
     np.testing.assert_allclose(cells[clear], expected[clear], rtol=0, atol=1e-9)
     # Neither do they count in a cell that has a part of them.
-    known = cells[np.isfinite(cells)]
-    assert np.min(np.abs(known[:, None] - [1.0, 3.0, 5.0]), axis=1).max() < 1e-9
+    finite = cells[np.isfinite(cells)]
+    assert np.min(np.abs(finite[:, None] - [1.0, 3.0, 5.0]), axis=1).max() < 1e-9
 
 
 def test_encoding_at_one_time(ax):
@@ -401,23 +401,23 @@ def test_the_decay_of_a_billion_distances_is_no_slow_wave(ax):
 @pytest.mark.parametrize("start", [-180.0, 0.0])
 def test_grids_that_reach_over_the_date_line_are_drawn_on_both_sides(ax, start):
     longitude, latitude = np.meshgrid(start + 60 * np.arange(6), [-60.0, 0.0, 60.0])
-    places = latitude.ravel(), longitude.ravel()
-    features = pe.spherical_encoding(*places, 3)
-    plotting.plot_similarity(features, coordinates=places, reference=4, ax=ax)
+    points = latitude.ravel(), longitude.ravel()
+    features = pe.spherical_encoding(*points, 3)
+    plotting.plot_similarity(features, coordinates=points, reference=4, ax=ax)
     ax.figure.canvas.draw()
     pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1]
     for y in (-50, 10, 70):
-        at = [ax.transData.transform((x, y)).astype(int) for x in (-178, -160, 160, 178)]
-        colours = {tuple(pixels[row, column].tolist()) for column, row in at}
+        points = [ax.transData.transform((x, y)).astype(int) for x in (-178, -160, 160, 178)]
+        colours = {tuple(pixels[row, column].tolist()) for column, row in points}
         assert len(colours) == 1
         assert (255, 255, 255, 255) not in colours
 
 
 def test_regional_grids_over_the_date_line_leave_the_rest_of_the_map_empty(ax):
     latitude, longitude = np.meshgrid([-20.0, 0.0, 20.0], [-160.0, 160.0, 170.0], indexing="ij")
-    places = latitude.ravel(), longitude.ravel()
-    features = pe.spherical_encoding(*places, 3)
-    plotting.plot_similarity(features, coordinates=places, reference=4, ax=ax)
+    points = latitude.ravel(), longitude.ravel()
+    features = pe.spherical_encoding(*points, 3)
+    plotting.plot_similarity(features, coordinates=points, reference=4, ax=ax)
     ax.figure.canvas.draw()
     pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1]
     empty = {}
@@ -555,9 +555,9 @@ def test_similarity_to_one(ax, times):
     line, mark = ax.get_lines()
     expected = [cosine(a, numbers[:, 1]) for a in numbers.T]
     np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-12)
-    at = [0, 1, 2] if times is None else times
-    np.testing.assert_array_equal(line.get_xdata(), at)
-    assert mark.get_xdata()[0] == at[1]
+    expected = [0, 1, 2] if times is None else times
+    np.testing.assert_array_equal(line.get_xdata(), expected)
+    assert mark.get_xdata()[0] == expected[1]
     name = "position 1" if times is None else "time 2.5"
     assert ax.get_ylabel() == f"cosine similarity to {name}"
 
@@ -699,22 +699,22 @@ def test_as_many_cells_as_a_picture_has(ax, size, means):
 
 
 def test_distances_of_blocks(ax):
-    for farthest, count, first, last in (
+    for max_distance, count, first, last in (
         (999, 1000, 0, 999),
         (1000, 501, 0.5, 1000),
         (999_999, 1000, 499.5, 999_499.5),
         (2**40, 1000, None, None),
     ):
         ax.clear()
-        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=farthest, ax=ax)
+        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=max_distance, ax=ax)
         distances = ax.get_lines()[0].get_xdata()
         assert len(distances) == count
         if first is None:
-            assert distances[0] == pytest.approx(farthest / 2000, rel=0.01)
+            assert distances[0] == pytest.approx(max_distance / 2000, rel=0.01)
         else:
             assert distances[[0, -1]].tolist() == [first, last]
-        assert len(ax.collections) == (farthest >= 1000)
-        assert ax.get_xlim() == (0, farthest)
+        assert len(ax.collections) == (max_distance >= 1000)
+        assert ax.get_xlim() == (0, max_distance)
     with pytest.raises(ValueError, match="`max_distance` must be at most 2"):
         plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=2**40 + 1, ax=ax)
     ax.clear()
@@ -849,8 +849,8 @@ def test_map_of_a_few_or_many_dots(ax):
     for count, size in ((3, 120), (1000, 60), (1001, 60_000 / 1001), (20_000, 6)):
         ax.clear()
         # On one latitude they are no grid.
-        places = np.full(count, 10.0), np.linspace(-170, 170, count)
-        plotting.plot_similarity(np.ones((2, count)), coordinates=places, reference=0, ax=ax)
+        points = np.full(count, 10.0), np.linspace(-170, 170, count)
+        plotting.plot_similarity(np.ones((2, count)), coordinates=points, reference=0, ax=ax)
         assert not ax.images
         (dots,) = ax.collections
         assert dots.get_sizes().tolist() == pytest.approx([size], rel=1e-12)
@@ -886,8 +886,8 @@ def test_map_of_a_few_or_many_dots(ax):
 def test_columns_of_a_map(ax, columns, expected):
     latitude, longitude = np.meshgrid([-45.0, 45.0], columns, indexing="ij")
     features = np.random.default_rng(0).standard_normal((4, longitude.size))
-    places = latitude.ravel(), longitude.ravel()
-    plotting.plot_similarity(features, coordinates=places, reference=1, ax=ax)
+    points = latitude.ravel(), longitude.ravel()
+    plotting.plot_similarity(features, coordinates=points, reference=1, ax=ax)
     for x, column in expected.items():
         for row, y in enumerate((-44, 44)):
             over = [i for i in ax.images if i.get_extent()[0] < x < i.get_extent()[1]]
@@ -903,8 +903,8 @@ def test_columns_of_a_map(ax, columns, expected):
 
 @pytest.mark.parametrize("frequencies", [[1.0, 0.3], [[1.0], [0.3]]])
 def test_a_kernel_of_one_coordinate_is_a_line(ax, frequencies):
-    waves = pe.FourierFeatures(frequencies, weights=[1.0, 3.0], phases=2.0)
-    assert plotting.plot_kernel(waves, 20, label="difference (days)", ax=ax) is ax
+    features = pe.FourierFeatures(frequencies, weights=[1.0, 3.0], phases=2.0)
+    assert plotting.plot_kernel(features, 20, label="difference (days)", ax=ax) is ax
     ((x, y),) = (line.get_data() for line in ax.get_lines())
     assert (x[0], x[1000], x[-1]) == (-20, 0, 20)
     np.testing.assert_allclose(y, (np.cos(x) + 3 * np.cos(0.3 * x)) / 4, rtol=0, atol=1e-14)
@@ -912,10 +912,10 @@ def test_a_kernel_of_one_coordinate_is_a_line(ax, frequencies):
 
 
 def test_a_kernel_of_a_plane_is_a_map(ax):
-    waves = pe.FourierFeatures([[1.0, 0.5], [0.0, 2.0]])
-    plotting.plot_kernel(waves, 3, ax=ax)
+    features = pe.FourierFeatures([[1.0, 0.5], [0.0, 2.0]])
+    plotting.plot_kernel(features, 3, ax=ax)
     for x, y in ((0, 0), (1, 2), (-2.5, 0.4)):
-        at = [image.get_cursor_data(Event(ax, x, y)) for image in ax.images]
-        assert at == pytest.approx([(math.cos(x + y / 2) + math.cos(2 * y)) / 2], abs=0.05)
+        values = [image.get_cursor_data(Event(ax, x, y)) for image in ax.images]
+        assert values == pytest.approx([(math.cos(x + y / 2) + math.cos(2 * y)) / 2], abs=0.05)
     assert labels(ax) == ("difference, x", "difference, y")
     assert colour_bar(ax) == "kernel"

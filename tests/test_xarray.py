@@ -48,7 +48,7 @@ def phases(period, seconds=None):
     return result
 
 
-def waves(phases, harmonics=1):
+def sinusoids(phases, harmonics=1):
     """Return sine and cosine of each harmonic."""
     return [
         [function(2 * pi * float(harmonic * phase % 1)) for phase in phases]
@@ -83,11 +83,11 @@ def test_cyclic_of_the_calendar():
     periods = ["day", "week", "year", dt.timedelta(hours=12), np.timedelta64(7, "D")]
     got = pex.encode(series(), "time", periods=periods, harmonics=[2, 1, 3, 1, 1])
     expected = [
-        *waves(phases("day"), 2),
-        *waves(phases("week")),
-        *waves(phases("year"), 3),
-        *waves(phases(None, 43_200)),
-        *waves(phases(None, 7 * 86_400)),
+        *sinusoids(phases("day"), 2),
+        *sinusoids(phases("week")),
+        *sinusoids(phases("year"), 3),
+        *sinusoids(phases(None, 43_200)),
+        *sinusoids(phases(None, 7 * 86_400)),
     ]
     np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
     names = ["day_1", "day_2", "week", "year_1", "year_2", "year_3", "12h", "7d"]
@@ -134,7 +134,7 @@ def test_names_attributes_and_coordinates():
 def test_label_of_a_period_of_times(period, seconds, label):
     got = pex.encode(series(), "time", periods=period)
     assert got.feature.values.tolist() == [f"time_sin_{label}", f"time_cos_{label}"]
-    np.testing.assert_allclose(got.values, waves(phases(period, seconds)), rtol=0, atol=4e-15)
+    np.testing.assert_allclose(got.values, sinusoids(phases(period, seconds)), rtol=0, atol=4e-15)
 
 
 @pytest.mark.parametrize("periods", [365.25, [365.25, 7], np.asarray([365.25, 7.0])])
@@ -144,7 +144,7 @@ def test_cyclic_of_numbers(periods):
     expected = [
         wave
         for period in np.ravel(periods).tolist()
-        for wave in waves([Fraction(day) / Fraction(period) for day in days], 3)
+        for wave in sinusoids([Fraction(day) / Fraction(period) for day in days], 3)
     ]
     np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
     assert got.dtype == np.float64
@@ -195,7 +195,7 @@ def test_fourier(arrangement):
 def test_fourier_of_times(arrangement):
     wavelengths = [np.timedelta64(30, "D"), dt.timedelta(hours=60)]
     got = pex.encode(series(), "time", "fourier", wavelengths=wavelengths, arrangement=arrangement)
-    expected = [*waves(phases(None, 30 * 86_400)), *waves(phases(None, 60 * 3600))]
+    expected = [*sinusoids(phases(None, 30 * 86_400)), *sinusoids(phases(None, 60 * 3600))]
     expected = expected if arrangement == "interleaved" else expected[::2] + expected[1::2]
     np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
     labels = ["sin_30d", "cos_30d", "sin_60h", "cos_60h"]
@@ -227,7 +227,7 @@ def test_calendars_of_climate_models(name):
     years = [xr.date_range(str(t.year), f"{t.year + 1}", calendar=name).size - 1 for t in time]
     year = [float(Fraction(t.dayofyr - 1, n)) for t, n in zip(time, years, strict=True)]
     month = [float(Fraction(t.day - 1, t.daysinmonth)) for t in time]
-    np.testing.assert_allclose(got[:4], [*waves(year), *waves(month)], atol=1e-12)
+    np.testing.assert_allclose(got[:4], [*sinusoids(year), *sinusoids(month)], atol=1e-12)
     if name != "standard":
         with pytest.raises(ValueError, match=r"^`time_zone` must be left out unless"):
             pex.encode(da, "time", periods="day", time_zone="UTC")
@@ -277,7 +277,7 @@ def test_places_on_a_grid_a_curvilinear_grid_and_at_stations():
 
 
 @pytest.mark.parametrize(
-    ("units", "given", "unit"),
+    ("units", "explicit", "unit"),
     [
         ({}, None, "degrees"),
         ({"units": "radian"}, None, "radians"),
@@ -287,10 +287,10 @@ def test_places_on_a_grid_a_curvilinear_grid_and_at_stations():
         ({"units": "m"}, "radians", "radians"),
     ],
 )
-def test_unit_of_places(units, given, unit):
+def test_unit_of_places(units, explicit, unit):
     lat, lon = np.asarray([0.5, -1.0]), np.asarray([3.0, 0.25])
     coords = {"lat": ("place", lat, units), "lon": ("place", lon, units)}
-    options = {} if given is None else {"unit": given}
+    options = {} if explicit is None else {"unit": explicit}
     got = pex.encode(xr.Dataset(coords=coords), ("lat", "lon"), "spherical", degree=1, **options)
     np.testing.assert_array_equal(got.values, spherical_encoding(lat, lon, 1, unit=unit))
 
@@ -318,8 +318,8 @@ def test_parts_of_the_calendar_and_texts_of_spans():
         for time in HOURS.astype("datetime64[s]").tolist():
             start, end = starts[:2] if time < starts[1] else starts[1:]
             phase.append(Fraction((time - start) / (end - start)))
-        expected += waves(phase)
-    expected += [*waves(phases(None, 36 * 3600)), *waves(phases(None, 2 * 86_400))]
+        expected += sinusoids(phase)
+    expected += [*sinusoids(phases(None, 36 * 3600)), *sinusoids(phases(None, 2 * 86_400))]
     np.testing.assert_allclose(got.values, expected, rtol=0, atol=1e-14)
 
 
@@ -401,7 +401,7 @@ def test_coordinates_of_dask_stay_lazy(dim, forbid_computing):
 @pytest.mark.library("dask")
 @pytest.mark.parametrize("is_given", [True, False])
 def test_index_coordinates_are_encoded_in_chunks(is_given, forbid_computing):
-    """Those that are given, or those of the data; an index of pandas has none."""
+    """Explicit chunks, or the chunks of the data; an index of pandas has no chunks."""
     ds = xr.Dataset(coords={"lat": np.linspace(-80, 80, 9), "lon": np.arange(0.0, 360, 30)})
     calls = {
         ("lat", "lon"): {"encoding": "spherical", "degree": 3},

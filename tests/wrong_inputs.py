@@ -1,4 +1,4 @@
-"""Tables of wrong inputs: calls, as text, and the messages of the errors that they raise."""
+"""Tests of tables of invalid calls, as text, with the messages of their errors."""
 
 import ml_dtypes
 import numpy as np
@@ -9,7 +9,7 @@ from positional_embeddings.encodings.dropout import dropout
 
 
 class Table:
-    """As a table of another package: no array, but something that becomes one."""
+    """A table of another package: not an array, but convertible to one."""
 
     shape = (3, 2)
 
@@ -22,7 +22,7 @@ def foreign(package, name):
     return type(name, (Table,), {"__module__": package})()
 
 
-# What every call may name; `week` is seven dates.
+# Names for all calls; `week` is seven dates.
 NAMES = vars(pe) | {
     "dropout": dropout,
     "np": np,
@@ -35,11 +35,11 @@ NAMES = vars(pe) | {
 
 
 def make_test(value_errors, type_errors, named=None, **names):
-    """Return the test that every call raises this very type of error, with the whole message.
+    """Return the test that each call raises this type of error, with this message.
 
-    The tables are dicts from calls to messages; `names` are further names of the calls. A
-    message of a check that several calls share is in one table only; `named` are the other
-    calls, and the argument that their messages name.
+    The tables are dicts from calls to messages; `names` are further names for the calls. If
+    several calls share a check, only one table has its message: `named` maps the other calls to
+    the argument in the message.
     """
     tables = {ValueError: value_errors, TypeError: type_errors}
     either = (ValueError, TypeError)

@@ -177,7 +177,7 @@ __all__ = [
     "xpos_scale",
 ]
 
-# Names of optional packages, and of what calls return, which are looked for here.
+# Public names in modules, such as optional packages and types of results, for error messages.
 _ELSEWHERE = {
     "attention.cache": "KVStep",
     "encodings.dropout": "dropout",
@@ -192,12 +192,12 @@ _ELSEWHERE = {
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the packages that they come from."""
+    """Return the public names, without the packages."""
     return __all__
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Raise the error about a name that is not here, with the nearest one or where it is."""
+    """Raise the error about a missing name, with the module of the name or the closest name."""
     packages = {
         n: package for package, names in _ELSEWHERE.items() for n in (package, *names.split())
     }
@@ -205,6 +205,6 @@ def __getattr__(name: str) -> NoReturn:
     if name in packages:
         hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{packages[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"
-    # `from ... import name` shows no message of an AttributeError; of modules it wants one.
+    # `from ... import name` hides the message of an AttributeError, but needs one for modules.
     is_import = sys._getframe(1).f_code.co_name == "_handle_fromlist" and name not in _ELSEWHERE  # noqa: SLF001
     raise ImportError(message) if is_import and hint else AttributeError(message)

@@ -1,4 +1,4 @@
-"""Prints versions, libraries, devices and kernels: ``python -m positional_embeddings``."""
+"""Print versions, libraries, devices and kernels: ``python -m positional_embeddings``."""
 
 from positional_embeddings.versions import show_versions
 

@@ -1,4 +1,4 @@
-"""What a report of a bug has to say: versions, array libraries with their devices, kernels."""
+"""Versions, array libraries with their devices, and kernels, for bug reports."""
 
 import sys
 from importlib.util import find_spec
@@ -14,24 +14,24 @@ _PACKAGES = "array-api-compat", "numba", "threadpoolctl", "matplotlib", "scikit-
 
 
 def show_versions() -> None:
-    """Print the versions of this library and of others, and the devices and kernels here.
+    """Print the versions of this library and its dependencies, devices and kernels.
 
-    ``python -m positional_embeddings`` prints the same. Array libraries that are installed are
-    imported, to ask for their devices.
+    ``python -m positional_embeddings`` prints the same. The function imports all installed array
+    libraries, to list their devices.
 
     Examples
     --------
     >>> show_versions()  # doctest: +ELLIPSIS
     positional-embeddings ...
     """
-    import platform  # noqa: PLC0415 - they take long to import
+    import platform  # noqa: PLC0415 - takes long to import
     from importlib import import_module, metadata  # noqa: PLC0415
 
-    import positional_embeddings  # noqa: PLC0415 - which imports this module
+    import positional_embeddings  # noqa: PLC0415 - imports this module
 
-    where = positional_embeddings.__path__[0]
+    path = positional_embeddings.__path__[0]
     rows = {
-        "positional-embeddings": f"{positional_embeddings.__version__} ({where})",
+        "positional-embeddings": f"{positional_embeddings.__version__} ({path})",
         "python": f"{platform.python_version()}, {platform.platform()}",
     }
     installed = {package.name.lower(): package.version for package in metadata.distributions()}
@@ -41,7 +41,7 @@ def show_versions() -> None:
         try:
             module = import_module(name) if find_spec(library) else None
             rows[library] = _devices(module) if module else "not installed"
-        except Exception as error:  # noqa: BLE001 - a driver or a compiler may lack
+        except Exception as error:  # noqa: BLE001 - a driver or a compiler may be missing
             rows[library] = f"does not work: {type(error).__name__}: {error}"
     dtypes = [name for name in ("float16", "float32", "float64") if numpy_kernel(np.dtype(name))]
     rows["kernel of numba"] = ", ".join(dtypes) or "none"
@@ -50,9 +50,9 @@ def show_versions() -> None:
 
 
 def _devices(library: ModuleType) -> str:
-    """Return the version of an array library, and the devices that it has."""
+    """Return the version and the devices of an array library."""
     package = sys.modules[library.__name__.partition(".")[0]]
-    version = getattr(library, "__version__", None) or package.__version__  # of jax, of mlx.core
-    with catch_warnings(action="ignore"):  # PyTorch is asked for devices that it gives up
+    version = getattr(library, "__version__", None) or package.__version__
+    with catch_warnings(action="ignore"):  # PyTorch warns about deprecated devices
         devices = backend_for(library).xp.__array_namespace_info__().devices()
     return f"{version} on {', '.join(map(str, filter(None, devices)))}"

@@ -1,6 +1,6 @@
 """Encodings of coordinates of xarray.
 
-Optional: no other module imports this one, which needs xarray, the extra "xarray".
+Optional: no other module imports this module, which needs xarray, of the extra "xarray".
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -26,7 +26,7 @@ __all__ = ["encode"]
 Labelled: TypeAlias = xr.DataArray | xr.Dataset
 TimeZone: TypeAlias = str | tzinfo | None
 
-# The options that each encoding needs, and those that have defaults.
+# The required and the optional options of each encoding.
 _OPTIONS = {
     "cyclic": (["periods"], ["harmonics"]),
     "fourier": (["wavelengths"], ["arrangement"]),
@@ -50,48 +50,47 @@ def encode(
     Parameters
     ----------
     da : xarray.DataArray or xarray.Dataset
-        What has the coordinate; its data are not read.
+        Object with the coordinate; its data are not read.
     dim : str, or list or tuple of str
         Name of a coordinate of numbers, datetime64 or dates of cftime, of any number of dimensions:
-        "time", or "lat" if it is of (y, x). For "spherical" the names of latitude and
-        longitude; these coordinates broadcast against each other over their dimensions. Names,
-        standard names and units of the CF conventions ("degrees_north") tell latitude from
-        longitude; if they do not, the latitude is the first.
+        "time", or "lat" with dimensions (y, x). For "spherical", the names of latitude and
+        longitude, which broadcast against each other over their dimensions. Names, standard names
+        and units of the CF conventions ("degrees_north") distinguish latitude from longitude; by
+        default the latitude is first.
     encoding : {"cyclic", "fourier", "spherical"}, default "cyclic"
-        Sines and cosines of periods, or of wavelengths, or spherical harmonics of places.
+        Sines and cosines of periods, or of wavelengths, or spherical harmonics of points.
     feature_dim : str, default "feature"
         Name of the new dimension.
     chunks : mapping, optional
-        Lengths of the chunks on dimensions of the coordinate, as ``da.chunk`` takes them: the
-        features are arrays of dask, computed chunk by chunk, whole on `feature_dim`. If None, an
-        array of dask keeps its chunks, and any other coordinate gets the chunks of `da`, if
-        it has any.
+        Chunk lengths along dimensions of the coordinate, as in ``da.chunk``. The features are then
+        dask arrays, with one chunk along `feature_dim`. If None, a dask coordinate keeps its
+        chunks, and any other coordinate takes the chunks of `da`, if there are any.
     time_zone : str or tzinfo, optional
-        Zone such as "Europe/Zurich", whose clock calendar periods follow, of datetimes in UTC. If
-        None, they follow the datetimes as they are.
+        Time zone of calendar periods, such as "Europe/Zurich", for datetimes in UTC. If None,
+        periods follow the datetimes without conversion.
     **options
-        Those of the encoding:
+        Options of the encoding:
 
         - "cyclic": `periods`, one or a list, and `harmonics` (1 by default), an integer or one for
-          each period. Periods of dates are "day", "week", "month", "quarter", "year", by the
-          calendar, also one of cftime for climate models, or spans, counted from 1970-01-01:
-          timedeltas, texts such as "36h", and offsets of pandas; periods of numbers are positive
-          numbers.
-        - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
+          each period. Periods of dates are "day", "week", "month", "quarter", "year" of the
+          calendar, which may be a cftime calendar of climate models; or durations, counted from
+          1970-01-01: timedeltas, texts such as "36h", and offsets of pandas. Periods of numbers
+          are positive numbers.
+        - "fourier": `wavelengths`, one or a list of positive numbers, or of such durations for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
-        - "spherical": `degree` (6 by default), and `unit`, "degrees" or "radians"; if it is not
-          given, the attribute "units" of the coordinates tells, by a text that starts with "deg" or
-          "rad", and without it they are in degrees.
+        - "spherical": `degree` (6 by default), and `unit`, "degrees" or "radians". By default, the
+          attribute "units" of the coordinates determines the unit, by a text that starts with
+          "deg" or "rad"; without the attribute, the unit is degrees.
         - All: `dtype`, the real floating-point dtype of the result. If None, the dtype of the
           coordinate, or float64 for integers and datetimes.
 
     Returns
     -------
     xarray.DataArray
-        Features along `feature_dim`, first, and the dimensions of the coordinate after it,
-        with all coordinates that these have. Labels such as ``"time_sin_day_2"`` tell
-        coordinate, function, period (or wavelength) and harmonic, which is left out if a period has
-        only one; labels of "spherical" are degree and order.
+        Features along `feature_dim`, the first dimension, followed by the dimensions of the
+        coordinate, with all their coordinates. Labels such as ``"time_sin_day_2"`` have
+        coordinate, function, period (or wavelength) and harmonic, which is omitted if a period
+        has only one. Labels of "spherical" have degree and order.
 
     Raises
     ------
@@ -99,8 +98,8 @@ def encode(
         If `da` is of the wrong kind, an option is unknown, missing or of the wrong kind, or the
         coordinate holds neither numbers nor dates.
     ValueError
-        If there is no such coordinate, `feature_dim` is the name of one already, or an option
-        has a wrong value.
+        If there is no such coordinate, `feature_dim` is already a coordinate or dimension, or an
+        option has a wrong value.
 
     See Also
     --------
@@ -120,7 +119,7 @@ def encode(
     >>> features.sel(feature="time_sin_day_1").values.round(2)
     array([ 0.,  1.,  0., -1.,  0.,  1.,  0., -1.])
 
-    Places on a grid:
+    Points of a grid:
 
     >>> ds = xr.Dataset(coords={"lat": [-45.0, 45.0], "lon": [0.0, 120.0, 240.0]})
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
@@ -150,10 +149,10 @@ def encode(
 
 
 def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list[xr.DataArray]:
-    """Return coordinates in the chunks that are given, or in the chunks of `da`."""
+    """Return coordinates with explicit chunks, or with the chunks of `da`."""
     dims = {d: None for c in coordinates for d in c.dims}
-    is_given = chunks is not None
-    if not is_given:
+    is_explicit = chunks is not None
+    if not is_explicit:
         chunksizes = da.unify_chunks().chunksizes
         chunks = {d: chunksizes[d] for d in dims if d in chunksizes}
     elif not isinstance(chunks, Mapping):
@@ -164,8 +163,8 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
         return coordinates
     chunked = []
     for c in coordinates:
-        if is_given or c.chunks is None:
-            # An index of pandas has no chunks: its values are one chunk first.
+        if is_explicit or c.chunks is None:
+            # An index of pandas cannot be chunked: convert it to a base variable.
             lengths = {d: chunks.get(d, -1) for d in c.dims}
             try:
                 data = c.variable.to_base_variable().chunk(lengths).data
@@ -177,12 +176,12 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
     return chunked
 
 
-# From the values of a coordinate to what is encoded.
+# From the values of a coordinate to a column to encode.
 Read: TypeAlias = Callable[[Array], Column]
 
 
 class _Plan(NamedTuple):
-    """What an encoding computes, on the last axis, with the labels and the dtype of that."""
+    """Function, labels and dtype of the features of an encoding, which are on the last axis."""
 
     features: Callable[..., Array]
     labels: list[str]
@@ -195,12 +194,12 @@ def _plan(
     """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
     dtype = None if dtype is None else np.dtype(dtype)
-    needed, others = _OPTIONS[encoding]
+    required, optional = _OPTIONS[encoding]
     for name in options:
-        if name not in needed + others:
-            requirement = f"be among {', '.join(needed + others)} and dtype for {encoding!r}"
+        if name not in required + optional:
+            requirement = f"be among {', '.join(required + optional)} and dtype for {encoding!r}"
             raise wrong_type("options", requirement, format_value(name))
-    for name in needed:
+    for name in required:
         if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
     read = _reader(coordinates[0], time_zone)
@@ -208,19 +207,19 @@ def _plan(
         options["argument"] = "dim"
         if options.get("unit") is None:
             options["unit"] = _angular_unit(coordinates)
-    # Errors that dask would raise only when it computes are raised here, by no coordinates at all.
+    # Empty coordinates raise errors here, which dask would raise only when it computes.
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
-    described = []
+    descriptions = []
     for c, values in zip(coordinates, empty, strict=True):
         cf_text = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        described.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", cf_text))
-    encoder = ENCODINGS[encoding](described, **options)
+        descriptions.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", cf_text))
+    encoder = ENCODINGS[encoding](descriptions, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
         names = ["_".join(str(names[i]) for i in encoder.order)]
 
     def features(*arrays: Array) -> Array:
-        """Return the features of coordinates that broadcast, on the last axis."""
+        """Return the features of coordinates that broadcast, along the last axis."""
         blocks = encoder.encode([read(array) for array in arrays], dtype)
         xp = get_backend(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
@@ -229,7 +228,7 @@ def _plan(
 
 
 def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
-    """Return the coordinates that `dim` names, after checking what they hold."""
+    """Return the coordinates named by `dim`, after checking their dtypes."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
         raise wrong_type("da", "be an xarray.DataArray or an xarray.Dataset", type_name(da))
     is_pair = isinstance(dim, list | tuple)
@@ -251,25 +250,25 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
             elif name in getattr(da, "data_vars", ()):
                 remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
-        c, place = da.coords[name], f"da[{name!r}]"
+        c, label = da.coords[name], f"da[{name!r}]"
         dtype, has_times = c.dtype, encoding != "spherical"
         first = next(iter(c.values.flat), None) if dtype.kind in "OUT" else None
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        is_datetime = is_datetime or hasattr(first, "dayofyr")  # a date of cftime
+        is_datetime = is_datetime or hasattr(first, "dayofyr")  # cftime
         if dtype.kind not in "iuf" and not (is_datetime and has_times):
             requirement = "hold numbers or dates" if has_times else "hold numbers"
             remedy = dates.remedy_for(first)
             if dtype.kind in "mM" and not is_datetime:
-                remedy = f" Pass da.assign_coords({name}=days_since({place}))."
-            raise wrong_type(place, requirement, str(dtype), remedy)
+                remedy = f" Pass da.assign_coords({name}=days_since({label}))."
+            raise wrong_type(label, requirement, str(dtype), remedy)
         coordinates.append(c)
     return coordinates
 
 
 def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
-    """Return what reads the values of coordinates: times on the clock of a zone, or as numbers."""
-    zone, own_calendar = dates.time_zone_of(time_zone), dates.calendar_of(coordinate)
-    if zone is not None and (coordinate.dtype.kind not in "MO" or own_calendar is not None):
+    """Return a function that reads the values of coordinates: numbers, or times in a zone."""
+    zone, calendar = dates.time_zone_of(time_zone), dates.calendar_of(coordinate)
+    if zone is not None and (coordinate.dtype.kind not in "MO" or calendar is not None):
         requirement = f"be left out unless da[{coordinate.name!r}] holds datetimes"
         raise wrong_value("time_zone", requirement, format_value(zone))
 
@@ -280,13 +279,13 @@ def _reader(coordinate: xr.DataArray, time_zone: TimeZone) -> Read:
         if zone is not None:
             in_utc = xr.IndexVariable("time", utc.ravel()).to_index().tz_localize("UTC")
             wall = in_utc.tz_convert(zone).tz_localize(None).to_numpy().reshape(x.shape)
-        return Times(wall, utc, calendar=own_calendar)
+        return Times(wall, utc, calendar=calendar)
 
     return read
 
 
 def _angular_unit(coordinates: list[xr.DataArray]) -> str:
-    """Return what the attributes of latitude and longitude say, degrees if nothing."""
+    """Return the unit in the attributes of latitude and longitude, by default degrees."""
     units = [str(c.attrs.get("units", "degrees")) for c in coordinates]
     for unit in ("degrees", "radians"):
         if all(text.startswith(unit[:3]) for text in units):

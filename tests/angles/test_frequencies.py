@@ -159,21 +159,21 @@ def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base
 
 
 def test_far_real_positions(backend):
-    """A position counts as far as its parts are exact; beyond, and without a number, it is NaN."""
-    given = [2.0**24 + 2, 1.25 * 2**34, -1.75 * 2**36, 2.0**50, 1.5 * 2**62, -(2.0**63)]
-    none = [2.0**64, -1e30, float("inf"), -float("inf"), float("nan")]
-    positions = backend.array(np.asarray(given + none, dtype=np.float32))
+    """The result is NaN for positions without exact limbs."""
+    valid = [2.0**24 + 2, 1.25 * 2**34, -1.75 * 2**36, 2.0**50, 1.5 * 2**62, -(2.0**63)]
+    invalid = [2.0**64, -1e30, float("inf"), -float("inf"), float("nan")]
+    positions = backend.array(np.asarray(valid + invalid, dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
     got = [backend.numpy(t) for t in cos_sin(positions, geometric_frequencies(8, 10_000), dtype)]
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
-    for j, position in enumerate(given):
+    for j, position in enumerate(valid):
         for i in range(4):
             with mpmath.workdps(60):
                 exact = exact_angle(mpmath.mpf(position), i, 8, 10_000)
                 assert error(got[0][i, j], mpmath.cos(exact)) < bound
                 assert error(got[1][i, j], mpmath.sin(exact)) < bound
-    assert np.isnan(got[0][:, len(given) :]).all()
-    assert np.isnan(got[1][:, len(given) :]).all()
+    assert np.isnan(got[0][:, len(valid) :]).all()
+    assert np.isnan(got[1][:, len(valid) :]).all()
 
 
 @given(positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3))
@@ -258,7 +258,7 @@ def test_what_is_rounded_off_an_angle():
 
 
 @pytest.mark.parametrize(
-    ("kind", "bound", "most"),
+    ("kind", "bound", "limit"),
     [
         ("int64", "SUM_BLOCK_NUMBERS", 20 * 3),
         ("float64", "SUM_BLOCK_NUMBERS", 20 * 3),
@@ -267,12 +267,12 @@ def test_what_is_rounded_off_an_angle():
     ],
 )
 @pytest.mark.parametrize(("by_quadrant", "largest"), [(False, 2e-15), (True, 5e-16)])
-def test_sums_by_matrix_products_are_exact(kind, bound, most, by_quadrant, largest, monkeypatch):
+def test_sums_by_matrix_products_are_exact(kind, bound, limit, by_quadrant, largest, monkeypatch):
     """In blocks of few numbers, and of few products of frequencies, coordinates and limbs."""
     blocks = []
-    monkeypatch.setattr(angles, bound, most)
+    monkeypatch.setattr(angles, bound, limit)
     monkeypatch.setattr(
-        angles, "cuts", lambda *size: blocks.extend(found := pages.cuts(*size)) or found
+        angles, "cuts", lambda *size: blocks.extend(slices := pages.cuts(*size)) or slices
     )
     scales = (1.0, 30.0)
     frequencies = [geometric_frequencies(6, 50, scale) for scale in scales]
@@ -280,9 +280,9 @@ def test_sums_by_matrix_products_are_exact(kind, bound, most, by_quadrant, large
     cos, sin = np.empty((2, 3, 40))
     angles.fill_cos_sin_of_sum(coordinates, frequencies, 2.0, cos, sin, by_quadrant=by_quadrant)
     for i in range(3):
-        for j, places in enumerate(coordinates.T.tolist()):
+        for j, point in enumerate(coordinates.T.tolist()):
             with mpmath.workdps(50):
-                parts = zip(places, scales, strict=True)
+                parts = zip(point, scales, strict=True)
                 exact = mpmath.fsum(exact_angle(place, i, 6, 50, scale) for place, scale in parts)
                 assert error(cos[i, j], 2 * mpmath.cos(exact)) < largest
                 assert error(sin[i, j], 2 * mpmath.sin(exact)) < largest
@@ -302,16 +302,16 @@ def test_sums_that_are_half_a_cycle(by_quadrant, largest):
 def test_frequencies_in_fixed_point():
     """Two parts of 32 bits and a remainder are a frequency without whole cycles."""
     frequencies = geometric_frequencies(8, 1e6, 700.0)
-    upper, lower, rests, rounded, left = cupy_kernel._in_fixed_point(frequencies)
+    upper, lower, remainders, rounded, errors = cupy_kernel._in_fixed_point(frequencies)
     for i, text in enumerate(frequencies.split()):
         cycles = Fraction(text)
         assert 0 <= upper[i] < 2**32
         assert 0 <= lower[i] < 2**32
-        fixed = Fraction(upper[i]) / 2**32 + Fraction(lower[i]) / 2**64 + Fraction(rests[i])
+        fixed = Fraction(upper[i]) / 2**32 + Fraction(lower[i]) / 2**64 + Fraction(remainders[i])
         apart = cycles - fixed
         assert abs(apart - round(apart)) < Fraction(1, 2**110)
-        assert abs(Fraction(rests[i])) <= Fraction(1, 2**65)
-        assert abs(cycles - Fraction(rounded[i]) - Fraction(left[i])) < Fraction(1, 2**98)
+        assert abs(Fraction(remainders[i])) <= Fraction(1, 2**65)
+        assert abs(cycles - Fraction(rounded[i]) - Fraction(errors[i])) < Fraction(1, 2**98)
 
 
 def test_float32_table_is_exact_at_long_positions():
@@ -417,20 +417,20 @@ class KernelInPython:
     def __call__(self, *arguments):
         *inputs, cosine, sine = arguments
         assert inputs[0].dtype.name == ("float64" if "cycles" in self.names else "int64")
-        for at in np.ndindex(cosine.shape):
-            values = (np.broadcast_to(array, cosine.shape)[at].item() for array in inputs)
-            given = dict(zip(self.names, values, strict=True))
+        for index in np.ndindex(cosine.shape):
+            values = (np.broadcast_to(array, cosine.shape)[index].item() for array in inputs)
+            arguments = dict(zip(self.names, values, strict=True))
             with mpmath.workdps(60):
-                turns = mpmath.mpf(given["position"]) * self.frequency(given)
-                cosine[at] = given["factor"] * mpmath.cos(2 * mpmath.pi * turns)
-                sine[at] = given["factor"] * mpmath.sin(2 * mpmath.pi * turns)
+                turns = mpmath.mpf(arguments["position"]) * self.frequency(arguments)
+                cosine[index] = arguments["factor"] * mpmath.cos(2 * mpmath.pi * turns)
+                sine[index] = arguments["factor"] * mpmath.sin(2 * mpmath.pi * turns)
 
     @staticmethod
-    def frequency(given):
-        if "cycles" in given:
-            return mpmath.mpf(given["cycles"]) + given["cycles_rest"]
-        bits = int(given["bits"]) * 2**32 + int(given["more_bits"])
-        return mpmath.mpf(bits) / 2**64 + given["rest"]
+    def frequency(arguments):
+        if "cycles" in arguments:
+            return mpmath.mpf(arguments["cycles"]) + arguments["cycles_rest"]
+        bits = int(arguments["bits"]) * 2**32 + int(arguments["more_bits"])
+        return mpmath.mpf(bits) / 2**64 + arguments["rest"]
 
 
 @pytest.mark.parametrize("sections", [None, (1, 2, 1)])
@@ -507,17 +507,20 @@ class SumKernelInPython:
 
     def __call__(self, points, parts, count, size, factor, cosine, sine):
         assert parts.shape == (*cosine.shape[:1], count, 5)
-        for wave, at in np.ndindex(cosine.shape):
-            upper, lower, rest, *_ = (parts[wave, :, i].tolist() for i in range(5))
+        for wave, index in np.ndindex(cosine.shape):
+            upper, lower, remainder, *_ = (parts[wave, :, i].tolist() for i in range(5))
             with mpmath.workdps(60):
                 cycles = [
                     (mpmath.mpf(int(u) * 2**32 + int(v)) / 2**64 + r)
-                    * points.ravel()[at + i * size]
-                    for i, (u, v, r) in enumerate(zip(upper, lower, rest, strict=True))
+                    * points.ravel()[index + i * size]
+                    for i, (u, v, r) in enumerate(zip(upper, lower, remainder, strict=True))
                 ]
                 angle = 2 * mpmath.pi * mpmath.fsum(cycles)
-                own = np.broadcast_to(factor, cosine.shape)[wave, at]
-                cosine[wave, at], sine[wave, at] = own * mpmath.cos(angle), own * mpmath.sin(angle)
+                factors = np.broadcast_to(factor, cosine.shape)[wave, index]
+                cosine[wave, index], sine[wave, index] = (
+                    factors * mpmath.cos(angle),
+                    factors * mpmath.sin(angle),
+                )
 
 
 @pytest.mark.parametrize("kind", ["int64", "float32"])

@@ -1,4 +1,4 @@
-"""Tables follow the arrays, and none of them goes stale or leaks out of a trace."""
+"""Tables match the arrays; no cached table becomes stale or leaks out of a trace."""
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +33,8 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     rope = RoPE(8, 5)
     x = backend.array(np.ones((8, 5)))
     rope(x)
-    kept = {kind[2] for kind in rope._tables._pages if len(kind) > 2}
-    assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
+    cached = {kind[2] for kind in rope._tables._pages if len(kind) > 2}
+    assert cached == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
 def test_a_table_on_a_device_is_a_copy():
@@ -114,8 +114,8 @@ def computed(monkeypatch):
 
 
 def kept_pages(rope):
-    (kept,) = rope._tables._pages.values()
-    return [(page.start, page.stop) for page in kept]
+    (cached,) = rope._tables._pages.values()
+    return [(page.start, page.stop) for page in cached]
 
 
 def test_pages_are_where_the_positions_are(computed):
@@ -194,8 +194,8 @@ def test_pages_are_no_longer_than_a_whole_table(asked):
         rotated = np.asarray(rope(strict.asarray(x) if on_device else x, offset=start))
         np.testing.assert_array_equal(rotated[0], whole.cos[0, start:stop])
         np.testing.assert_array_equal(rotated[1], whole.sin[0, start:stop])
-        for kept in rope._tables._pages.values():
-            assert sum(page.stop - page.start for page in kept) <= 20_000
+        for cached in rope._tables._pages.values():
+            assert sum(page.stop - page.start for page in cached) <= 20_000
 
 
 def test_threads_make_pages():
@@ -217,10 +217,10 @@ def test_every_page_has_the_same_numbers(computed):
     rope, x = RoPE(6, 10_000), np.ones((6, 1), dtype=np.float32)
     tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
     assert computed == [(0, 4096), (4096, 8192), (8192, 10_000)]
-    at_once = RoPE(6, 10_000)
-    at_once(np.ones((6, 10_000), dtype=np.float32))
+    single = RoPE(6, 10_000)
+    single(np.ones((6, 10_000), dtype=np.float32))
     for offset, token in tokens.items():
-        np.testing.assert_array_equal(at_once(x, offset=offset), token)
+        np.testing.assert_array_equal(single(x, offset=offset), token)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -279,7 +279,7 @@ def test_a_device_needs_no_hash(monkeypatch):
 
 @pytest.mark.only_on("cupy")
 def test_every_stream_has_tables_of_its_own(backend):
-    """What one has copied, and what it frees, is none of another one's."""
+    """No stream uses memory that another stream copies to or frees."""
     import cupy
 
     rope = RoPE(8, 16)
@@ -291,8 +291,8 @@ def test_every_stream_has_tables_of_its_own(backend):
             got = rope(x)
         stream.synchronize()
         np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
-    kept = {kind[4] for kind in rope._tables._pages if len(kind) > 2}
-    assert kept == {(s.ptr, 0) for s in streams}
+    cached = {kind[4] for kind in rope._tables._pages if len(kind) > 2}
+    assert cached == {(s.ptr, 0) for s in streams}
 
 
 @pytest.mark.only_on("cupy")
@@ -303,7 +303,7 @@ def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_KINDS - 1)]
     made, add = [], pages.PositionTables._make_page
     monkeypatch.setattr(
-        pages.PositionTables, "_make_page", lambda *given: made.append(given[1]) or add(*given)
+        pages.PositionTables, "_make_page", lambda *args: made.append(args[1]) or add(*args)
     )
     for stream in (*streams, *streams, *streams):
         with stream:
@@ -332,9 +332,9 @@ def test_positions_are_looked_up_in_the_table(backend, sections, feature, seq):
         positions[..., 0], positions[..., -1] = 0, 8999
         got = backend.numpy(rope(backend.array(x), positions=backend.array(positions)))
         cos, sin = (table.astype(backend.wide) for table in (rope.cos, rope.sin))
-        own = sections or (16,)
+        counts = sections or (16,)
         parts = positions if sections else positions[None]
-        ends = np.cumsum((0, *own))
+        ends = np.cumsum((0, *counts))
         pairs = [slice(a, b) for a, b in pairwise(ends)]
         c, s = (
             np.concatenate([table[rows][:, p] for rows, p in zip(pairs, parts, strict=True)])
@@ -369,7 +369,7 @@ def test_positions_outside_the_table_are_computed():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
-    """Each makes a short page, and none covers all of them."""
+    """Each position needs a short page, and no page covers all positions."""
     rope = RoPE(8, 2**40)
     positions = [5, 2**39, 4096, 3 * 2**30, 2**40 - 1]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 5)), order=order)
@@ -377,8 +377,8 @@ def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
     for i, position in enumerate(positions):
         np.testing.assert_array_equal(got[:, [i]], rope(x[:, [i]], offset=position))
-    for kept in rope._tables._pages.values():
-        assert {page.stop - page.start for page in kept} == {4096}
+    for cached in rope._tables._pages.values():
+        assert {page.stop - page.start for page in cached} == {4096}
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -403,7 +403,7 @@ def test_a_table_of_one_position():
 
 
 def test_many_positions_in_a_short_span_are_looked_up_in_one_page():
-    """Its numbers are those of the table, to the last bit."""
+    """Its numbers equal the table exactly."""
     rope, positions = RoPE(8, 2**40), 100_000 + 4 * np.arange(2000)
     x = np.concatenate([np.ones((4, 2000)), np.zeros((4, 2000))])
     got = rope(x, positions=positions)
@@ -443,7 +443,7 @@ def test_many_sequences_far_apart_keep_their_pages(computed):
 
 
 def test_computed_positions_take_bounded_memory():
-    """What is computed on the way to the tables is that of a block."""
+    """Intermediate results have the size of a block."""
     rope = RoPE(64, 8, fused=False)
     x = np.zeros((64, 1, 20_000), dtype=np.float32)
     positions = np.random.default_rng(0).uniform(0, 1e6, (1, 20_000))
@@ -477,9 +477,9 @@ def test_pages_begin_where_blocks_do():
 
 def test_what_is_kept_is_no_part_of_a_table():
     names = ("_pages", "known", "_views")
-    for kept in (RoPE(4, 3)._tables, pages.Page(0, 1, np.ones((2, 1, 1)))):
-        assert all(f"{name}=" not in repr(kept) for name in names)
-        assert not set(names) & set(signature(type(kept)).parameters)
+    for cached in (RoPE(4, 3)._tables, pages.Page(0, 1, np.ones((2, 1, 1)))):
+        assert all(f"{name}=" not in repr(cached) for name in names)
+        assert not set(names) & set(signature(type(cached)).parameters)
 
 
 def test_tables_of_a_long_page_are_kept_once():

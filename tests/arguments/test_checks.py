@@ -123,7 +123,7 @@ def test_the_last_of_two_axes():
 
 
 @pytest.mark.parametrize(
-    ("shape", "own", "aligned"),
+    ("shape", "own_axes", "aligned"),
     [
         ((3,), (0,), (3, 1, 1)),
         ((3, 1), (0,), (3, 1, 1)),
@@ -137,13 +137,13 @@ def test_the_last_of_two_axes():
         ((3, 2), (0,), None),
     ],
 )
-def test_arrays_get_the_axes_that_they_lack(shape, own, aligned):
+def test_arrays_get_the_axes_that_they_lack(shape, own_axes, aligned):
     x = np.arange(np.prod(shape)).reshape(shape)
     if aligned is None:
         with pytest.raises(ValueError, match="`x` must have shape"):
-            axes.align_axes("x", x, own, (3, 4, 5), "as told")
+            axes.align_axes("x", x, own_axes, (3, 4, 5), "the axes")
         return
-    got = axes.align_axes("x", x, own, (3, 4, 5), "as told")
+    got = axes.align_axes("x", x, own_axes, (3, 4, 5), "the axes")
     np.testing.assert_array_equal(got, x.reshape(aligned), strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Messages of checks that many calls share; the packages' tables tell which calls have them."""
+"""Messages of checks that many calls share; the tables of the packages list these calls."""
 
 import numpy as np
 
@@ -71,7 +71,7 @@ TYPE_ERRORS = {
     "create_padding_mask(week - week[0], 9)": "`lengths` must have an integer dtype, got timedelta64[D].",
     "create_padding_mask(foreign('pandas', 'Series'), 4)": "`lengths` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass lengths.to_numpy().",
     "combine_masks(foreign('pandas.core.frame', 'DataFrame'))": "`masks[0]` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.core.frame.DataFrame. Pass masks[0].to_numpy().",
-    "combine_masks(create_causal_mask(4), ones((2, 4), dtype=int))": "`masks[1]` must have a boolean dtype, True where a query may not attend, got int64. Pass masks[1] == 0 if 1 marks what is seen, masks[1] < 0 if it is added to scores.",
+    "combine_masks(create_causal_mask(4), ones((2, 4), dtype=int))": "`masks[1]` must have a boolean dtype, True where a query may not attend, got int64. Pass masks[1] == 0 if 1 marks visible keys, masks[1] < 0 if it is added to scores.",
     "PrefixMask(1.0)": "`lengths` must be an integer or a sequence of integers, got 1.0 of type float.",
     "SegmentMask(zeros(3))": "`ids` must have a signed integer dtype, got float64.",
     "SegmentMask(week - week[0])": "`ids` must have a signed integer dtype, got timedelta64[D].",

@@ -1,4 +1,4 @@
-"""What is added to namespaces that lack something of the standard."""
+"""Wrappers of namespaces that do not conform to the standard."""
 
 import importlib
 
@@ -40,8 +40,8 @@ def test_mlx_takes_kinds_of_devices():
 def test_ndonnx_searches_values_of_any_axes(values, side):
     xp = namespace("ndonnx")
     ordered = np.asarray([1, 3, 3, 5])
-    found = xp.searchsorted(xp.asarray(ordered), xp.asarray(np.asarray(values)), side=side)
-    np.testing.assert_array_equal(found.unwrap_numpy(), np.searchsorted(ordered, values, side))
+    result = xp.searchsorted(xp.asarray(ordered), xp.asarray(np.asarray(values)), side=side)
+    np.testing.assert_array_equal(result.unwrap_numpy(), np.searchsorted(ordered, values, side))
 
 
 @pytest.mark.library("mlx")

@@ -1,4 +1,4 @@
-"""What is kept from call to call, by which arrays, and the lengths of blocks."""
+"""Caches, keys of calls, and lengths of blocks."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations, product
@@ -16,18 +16,18 @@ from positional_embeddings.arrays.caching import call_key, constant_array, get_o
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
 
 
-def test_what_is_found_once_is_kept_for_its_key():
-    found, kept = [], {}
+def test_a_value_is_computed_once_for_its_key():
+    calls, cache = [], {}
 
-    def find():
-        found.append(None)
-        return len(found)
+    def compute():
+        calls.append(None)
+        return len(calls)
 
-    assert [get_or_compute(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
-    # Nothing is kept without a key, or without a place.
-    assert [get_or_compute(kept, None, find), get_or_compute(kept, None, find)] == [3, 4]
-    assert [get_or_compute(None, "a", find), get_or_compute(None, "a", find)] == [5, 6]
-    assert kept == {"a": 1, "b": 2}
+    assert [get_or_compute(cache, key, compute) for key in "aabab"] == [1, 1, 2, 1, 2]
+    # Nothing is cached without a key or a cache.
+    assert [get_or_compute(cache, None, compute), get_or_compute(cache, None, compute)] == [3, 4]
+    assert [get_or_compute(None, "a", compute), get_or_compute(None, "a", compute)] == [5, 6]
+    assert cache == {"a": 1, "b": 2}
 
 
 def test_constants_are_arrays_that_are_made_once():
@@ -46,34 +46,34 @@ def test_constants_are_arrays_that_are_made_once():
     assert constant(1, 2, dtype=np.float32).dtype == np.float32
     constant(2, 1)
     assert made == [(1, 2), (1, 2), (2, 1)]
-    for i in range(70):  # as many as drop the first ones
+    for i in range(70):  # drops the first values
         constant(i)
     assert constant(1, 2) is not first
-    # A library whose arrays may not be kept.
+    # A library whose arrays must not be cached.
     plain = Unknown(np, "cpu", np.float64, np.int64, np.float64, np.float64)
     assert constant(1, 2, library=plain) is not constant(1, 2, library=plain)
 
 
-def test_the_first_ones_of_many_are_dropped():
-    kept = {}
+def test_the_oldest_values_are_dropped():
+    cache = {}
     for key in range(5):
-        remember(kept, key, -key, most=3)
-    assert kept == {2: -2, 3: -3, 4: -4}
+        remember(cache, key, -key, max_size=3)
+    assert cache == {2: -2, 3: -3, 4: -4}
 
 
-def test_threads_keep_in_one_dict():
-    kept, begin = {}, Barrier(4, timeout=60)
+def test_threads_share_a_cache():
+    cache, begin = {}, Barrier(4, timeout=60)
 
-    def keep_many(thread):
+    def remember_many(thread):
         begin.wait()
         for number in range(40_000):
-            remember(kept, (thread, number), number, most=64)
+            remember(cache, (thread, number), number, max_size=64)
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(keep_many, range(4))) == [None] * 4
-    assert len(kept) <= 64
-    remember(kept, "last", 0, most=64)
-    assert "last" in kept
+        assert list(pool.map(remember_many, range(4))) == [None] * 4
+    assert len(cache) <= 64
+    remember(cache, "last", 0, max_size=64)
+    assert "last" in cache
 
 
 def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways():
@@ -99,7 +99,7 @@ def test_arrays_of_other_libraries_have_no_key():
 
 def test_a_call_key_has_dtypes_and_shapes_of_what_is_read():
     x, table, table_of_ints = np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((1, 3), "int64")
-    keys = [call_key(x, None, *others) for others in ((), (table,), (table_of_ints,), (x, table))]
+    keys = [call_key(x, None, *inputs) for inputs in ((), (table,), (table_of_ints,), (x, table))]
     assert len({*keys, call_key(x, x, table)}) == 5
     assert call_key(x, None, None, table) == call_key(x, None, table[:, ::-1]) == keys[1]
     assert call_key(x, None, strict.zeros(3)) is None
@@ -126,13 +126,13 @@ def test_blocks_are_whole_on_the_last_axes():
     assert blocks.block_lengths((4, 4, 4), (0, 1, 2), 8) == {2: 4, 1: 2, 0: 1}
     assert blocks.block_lengths((4, 4, 4), (2, 1, 0), 4) == {0: 4, 1: 1, 2: 1}
     assert blocks.block_lengths((4, 0), (0, 1), 8) == {1: 1, 0: 4}
-    for order, most in product(permutations(range(3)), range(1, 70)):
-        lengths = blocks.block_lengths((3, 4, 5), order, most)
-        assert prod(lengths.values()) <= most
+    for order, max_size in product(permutations(range(3)), range(1, 70)):
+        lengths = blocks.block_lengths((3, 4, 5), order, max_size)
+        assert prod(lengths.values()) <= max_size
 
 
 def test_arrays_that_share_memory():
-    """Whether writing to one may change what is still to be read of the other."""
+    """Whether writing to one array may change unread elements of the other."""
     array_backend, a = backend_for(), np.arange(6.0)
     assert array_backend.shares_memory(a[1:], a[:-1]) is True
     assert array_backend.shares_memory(a[::-1], a) is True
@@ -140,7 +140,7 @@ def test_arrays_that_share_memory():
     for other in (a, a[:], a.copy()):
         assert array_backend.shares_memory(other, a) is False
     assert array_backend.shares_memory(a[:3], a[3:]) is False
-    # A library that does not say.
+    # A library that cannot compare memory.
     x = strict.zeros(3)
     assert not get_backend(x=x).shares_memory(x, x)
     assert get_backend(x=x).shares_memory(x, strict.zeros(3))

@@ -1,4 +1,4 @@
-"""Texts of kernels are files of the package, after what they depend on."""
+"""Sources of kernels are files of the package, after their dependencies."""
 
 from importlib import resources
 

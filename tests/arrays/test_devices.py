@@ -84,11 +84,11 @@ def test_every_device_has_pages_of_its_own(two_devices):
                 got = rope(cupy.asarray(x))
                 assert got.device == device
                 np.testing.assert_allclose(got.get(), rope(x), atol=1e-12)
-    kept = {kind[3]: page for kind, (page, *_) in rope._tables._pages.items() if len(kind) > 2}
-    for device, page in kept.items():
+    pages = {kind[3]: page for kind, (page, *_) in rope._tables._pages.items() if len(kind) > 2}
+    for device, page in pages.items():
         for table in page.tables:
             assert str(table.device) == device
-    assert len(kept) == 2
+    assert len(pages) == 2
 
 
 @pytest.mark.only_on("cupy")
@@ -119,21 +119,21 @@ def test_every_device_has_constants_of_its_own(two_devices):
 
 @pytest.mark.only_on("cupy")
 def test_calls_on_the_current_device(two_devices):
-    """Masks, biases and attention make their arrays where those that they are given are."""
+    """Masks, biases and attention create arrays on the device of their arguments."""
     cupy, other = two_devices
     q = np.random.default_rng(0).standard_normal((8, 5, 2))
     bias, mask = pe.T5Bias(2, rng=0), pe.CausalMask() | pe.PaddingMask([3, 5])
     expected = pe.scaled_dot_product_attention(q, q, q, mask=mask)
     with other:
-        own = cupy.asarray(q)
-        got = pe.scaled_dot_product_attention(own, own, own, mask=mask)
+        query = cupy.asarray(q)
+        got = pe.scaled_dot_product_attention(query, query, query, mask=mask)
         assert got.device == other
         np.testing.assert_allclose(got.get(), expected, atol=1e-12)
         layer = pe.T5Bias(2, embeddings=cupy.asarray(bias.embeddings))
         assert layer(3).device == other
         np.testing.assert_array_equal(layer(3).get(), bias(3))
     # Where another device is current, an attention is computed on that of its arrays.
-    got = pe.scaled_dot_product_attention(own, own, own, mask=pe.CausalMask())
+    got = pe.scaled_dot_product_attention(query, query, query, mask=pe.CausalMask())
     assert got.device == other
     expected = pe.scaled_dot_product_attention(q, q, q, mask=pe.CausalMask())
     with other:
@@ -185,11 +185,11 @@ def test_streams_are_told_apart():
             array_backend = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
             return [array_backend.cache_key, pool.submit(lambda: array_backend.cache_key).result()]
 
-        of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
+        of_all, of_threads, of_one_stream = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]
     assert of_threads[0] != of_threads[1]
-    assert own[0] == own[1]
-    assert len({*of_all, *of_threads, *own}) == 4
+    assert of_one_stream[0] == of_one_stream[1]
+    assert len({*of_all, *of_threads, *of_one_stream}) == 4
     assert backend_for().cache_key == (np, "cpu")
 
 
@@ -212,7 +212,7 @@ def test_cupy_computes_on_the_device_of_an_array():
 
 
 def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
-    """Angles on the device of the positions, products on the device of what is rotated."""
+    """Angles on the device of the positions, products on the device of the rotated array."""
     rope, x = pe.RoPE(8, 10, feature_axis=-1, seq_axis=-2), np.random.default_rng(0).random((3, 8))
     positions = np.asarray([0.5, -3.25, 7.0])
     expected, current, entered = rope(x, positions=positions), [], []

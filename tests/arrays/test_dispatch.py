@@ -1,4 +1,4 @@
-"""The space of a call."""
+"""The backend of a call."""
 
 import array_api_strict as strict
 import ml_dtypes
@@ -12,7 +12,7 @@ from positional_embeddings.arrays.dtypes import is_dtype
 
 
 @pytest.mark.parametrize(
-    ("given", "dtype"),
+    ("name", "dtype"),
     [
         ("float16", "float32"),
         (ml_dtypes.bfloat16, "float32"),
@@ -25,19 +25,19 @@ from positional_embeddings.arrays.dtypes import is_dtype
         ("bool", "float64"),
     ],
 )
-def test_the_dtype_to_compute_in(given, dtype):
-    array_backend = get_backend(x=np.zeros(1, given), y=np.zeros(1, "float32"))
+def test_the_dtype_to_compute_in(name, dtype):
+    array_backend = get_backend(x=np.zeros(1, name), y=np.zeros(1, "float32"))
     assert np.dtype(array_backend.dtype) == dtype
     assert np.dtype(array_backend.dtype).isnative
     assert (array_backend.xp, array_backend.device) == (np, "cpu")
-    others = map(
+    dtypes = map(
         np.dtype, (array_backend.integer, array_backend.widest, array_backend.default_float)
     )
-    assert [*others] == ["int64", "float64", "float64"]
+    assert [*dtypes] == ["int64", "float64", "float64"]
 
 
 @pytest.mark.parametrize("name", ["int8", "int32", "bool"])
-def test_of_integers_a_space_computes_in_the_default_dtype(backend, name):
+def test_integers_have_the_default_dtype_to_compute_in(backend, name):
     array_backend = get_backend(x=backend.array(np.zeros(1), name))
     assert array_backend.dtype == backend_for(backend.xp, backend.device).dtype
 
@@ -113,11 +113,11 @@ def test_a_library_that_is_not_known_can_do_nothing_more():
 @pytest.mark.parametrize("size", [5, 700])
 def test_totals(xp, size):
     x = np.arange(3.0 * size).reshape(3, size)
-    given = xp.asarray(x)
-    array_backend = get_backend(x=given)
+    array = xp.asarray(x)
+    array_backend = get_backend(x=array)
     for initial, options in ((0, ()), (2.5, (2.5,))):
         expected = [[sum(row) + initial] for row in x.tolist()]
-        np.testing.assert_array_equal(np.asarray(array_backend.row_sum(given, *options)), expected)
+        np.testing.assert_array_equal(np.asarray(array_backend.row_sum(array, *options)), expected)
 
 
 def test_values_of_another_device_are_not_read():
@@ -125,7 +125,7 @@ def test_values_of_another_device_are_not_read():
     assert get_backend(x=x).values_on_host(x) is None
 
 
-def test_subclasses_have_the_space_of_their_library():
+def test_subclasses_have_the_backend_of_their_library():
     array = np.ones(2).view(type("Marked", (np.ndarray,), {}))
     assert type(get_backend(x=array)) is NumPy
 

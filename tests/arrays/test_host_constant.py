@@ -1,4 +1,4 @@
-"""What is caching of constants that the host computes."""
+"""Caching of constants that the host computes."""
 
 import tracemalloc
 
@@ -55,7 +55,7 @@ def test_lists_count_with_all_they_hold():
 
 
 def test_frequencies_of_many_seeds_are_not_all_kept(monkeypatch):
-    """The text of the frequencies of each seed, and the numbers that come of it."""
+    """The cached text of the frequencies of each seed, and the numbers from it."""
     monkeypatch.setattr(caching, "_MAX_BYTES", 2**19)
     x = np.ones((2, 1))
     tracemalloc.start()

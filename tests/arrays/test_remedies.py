@@ -6,10 +6,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-import xarray
 
 import positional_embeddings as pe
-from absent import pl
+from absent import pl, xarray
 
 DAYS = [0.0, 2.5, 4.0]
 START = dt.datetime(2024, 3, 30, 12)  # noqa: DTZ001 - a day before clocks change

@@ -120,8 +120,8 @@ def test_jobs_of_many_threads_leave_no_limit():
         for _ in range(3000):
             threads.share(done.append, range(2), 2, [blas])
 
-    with ThreadPoolExecutor(4) as own:
-        list(own.map(share_often, range(4)))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(share_often, range(4)))
     assert done.count(0) == done.count(1) == 4 * 3000
     assert (threads._Job.with_limit, threads._Job.limited) == ([], ())
     assert blas.num_threads == 4
@@ -139,7 +139,7 @@ class Blas:
 
 
 def interrupted(call, where):
-    """Call a function, interrupted at an instruction of threads.py; tell whether it came there."""
+    """Call a function, interrupt it at an instruction of threads.py, and return whether it did."""
     count = itertools.count()
 
     def trace(frame, event, _):
@@ -166,8 +166,8 @@ def test_an_interrupt_anywhere_leaves_nothing_behind():
 
     In a thread of its own: an interrupt within a handler leaves it an exception that is handled.
     """
-    with ThreadPoolExecutor(1) as own:
-        own.submit(interrupt_everywhere).result()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(interrupt_everywhere).result()
 
 
 def interrupt_everywhere():
@@ -238,8 +238,8 @@ def test_a_forked_process_has_threads_of_its_own():
 def test_threads_are_those_of_numpys_products():
     def numbers():
         return [
-            own.num_threads
-            for own in ThreadpoolController().select(user_api="blas").lib_controllers
+            library.num_threads
+            for library in ThreadpoolController().select(user_api="blas").lib_controllers
         ]
 
     before, during = numbers(), []

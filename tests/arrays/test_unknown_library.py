@@ -74,8 +74,8 @@ def locked(value):
 
 
 def operator(name):
-    def apply(self, *others):
-        return locked(getattr(self.array, name)(*map(unlocked, others)))
+    def apply(self, *operands):
+        return locked(getattr(self.array, name)(*map(unlocked, operands)))
 
     return apply
 

@@ -171,18 +171,18 @@ TYPE_ERRORS = {
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2), dtype='float32'), zeros((2, 2)))": "`k` must have the dtype of `q`, float64, got float32.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), block_size=0.5)": "`block_size` must be a positive integer, got 0.5 of type float.",
-    "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda i, j: i - j)": "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64. Pass mask(q_idx, k_idx) == 0 if 1 marks what is seen, mask(q_idx, k_idx) < 0 if it is added to scores.",
+    "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda i, j: i - j)": "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64. Pass mask(q_idx, k_idx) == 0 if 1 marks visible keys, mask(q_idx, k_idx) < 0 if it is added to scores.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), bias=lambda *_: 1.0)": "`bias(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
-    "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), mask=zeros((3, 3), dtype=int))": "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass mask == 0 if 1 marks what is seen, mask < 0 if it is added to scores.",
+    "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), mask=zeros((3, 3), dtype=int))": "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass mask == 0 if 1 marks visible keys, mask < 0 if it is added to scores.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=[CausalMask(), ChunkedMask(2)])": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass combine_masks(*mask).",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=foreign('polars', 'Series'))": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.Series. Pass mask.to_numpy().",
     "replace(mha, Wk=[1])": "`Wk` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(Wk).",
-    "mha(zeros((8, 3, 5)), zeros((3, 3, 1)))": "`mask` must have a boolean dtype, True where a query may not attend, got float64. Pass mask == 0 if 1 marks what is seen, mask < 0 if it is added to scores.",
+    "mha(zeros((8, 3, 5)), zeros((3, 3, 1)))": "`mask` must have a boolean dtype, True where a query may not attend, got float64. Pass mask == 0 if 1 marks visible keys, mask < 0 if it is added to scores.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True, slopes=None). Pass it as `bias`.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=CausalMask())": "`bias` must be a bias, got CausalMask(). Pass it as `mask`.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=T5Bias)": "`bias` must be a bias, got the class T5Bias. Pass T5Bias(...).",
-    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=FunctionMask(lambda q_pos, k_pos: k_pos - q_pos))": "`function(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64. Pass function(q_pos, k_pos) == 0 if 1 marks what is seen, function(q_pos, k_pos) < 0 if it is added to scores.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=FunctionMask(lambda q_pos, k_pos: k_pos - q_pos))": "`function(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64. Pass function(q_pos, k_pos) == 0 if 1 marks visible keys, function(q_pos, k_pos) < 0 if it is added to scores.",
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {

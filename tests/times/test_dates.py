@@ -7,10 +7,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pytest
-import xarray
 
 import positional_embeddings as pe
-from absent import pl
+from absent import pl, xarray
 from positional_embeddings import days_since
 
 # Days since 1970, the evening before clocks change, and two days later.

@@ -1,8 +1,8 @@
-"""Exact cosines and sines of positions by one kernel, for libraries that compile kernels.
+"""Exact cosines and sines of positions by one CUDA kernel.
 
-A frequency is a number of 128 bits behind the point, in cycles per position. The product of its
-upper 64 bits with a whole position, modulo 2**64, is the phase without whole cycles; that of the
-lower ones is small, and rounding it costs nothing. So positions are exact over all of 64 bits.
+A frequency is a fixed-point number with 128 fractional bits, in cycles per position. The product of
+its upper 64 bits and a whole position, modulo 2**64, is the phase without whole cycles. The
+product of the lower bits is small, and may be rounded. So all 64-bit positions are exact.
 """
 
 from decimal import Decimal, localcontext
@@ -20,7 +20,7 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
 
 
 def frequency_parts(frequencies: Frequencies, backend: Backend) -> Array:
-    """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
+    """Return the parts of the frequencies for the kernel, on a device: float64 (5, n)."""
     return constant_array(_in_fixed_point, frequencies, dtype=backend.xp.float64, backend=backend)
 
 
@@ -28,19 +28,18 @@ def frequency_parts(frequencies: Frequencies, backend: Backend) -> Array:
 def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
-    The first three are without whole cycles: 32 bits behind the point and 32 more, as
-    whole numbers, and the rounded remainder. Then come the rounded frequency and what it
-    leaves over.
+    The first three omit whole cycles: the first 32 fractional bits and the next 32 as whole
+    numbers, and the rounded remainder. The last two are the rounded frequency and its error.
     """
     with localcontext(DIGITS):
         cycles = [Decimal(text) for text in frequencies.split()]
         bits = [round(c * 2**64) for c in cycles]
         upper = [float(b % 2**64 >> 32) for b in bits]
         lower = [float(b % 2**32) for b in bits]
-        rests = [float(c * 2**64 - b) / 2**64 for c, b in zip(cycles, bits, strict=True)]
+        remainders = [float(c * 2**64 - b) / 2**64 for c, b in zip(cycles, bits, strict=True)]
         rounded = [float(c) for c in cycles]
-        left = [float(c - Decimal(r)) for c, r in zip(cycles, rounded, strict=True)]
-    return [upper, lower, rests, rounded, left]
+        errors = [float(c - Decimal(r)) for c, r in zip(cycles, rounded, strict=True)]
+    return [upper, lower, remainders, rounded, errors]
 
 
 def cos_sin_by_kernel(
@@ -51,9 +50,9 @@ def cos_sin_by_kernel(
     factor: float | Array,
     order: Order = "C",
 ) -> Array:
-    """Return cosine and sine as `cos_sin` does, as one array, in one launch.
+    """Return cosine and sine as `cos_sin` does, in one array and one launch.
 
-    The first axis of the positions is the axis of frequencies, or of length 1.
+    The first axis of the positions is the axis of frequencies, or has length 1.
     """
     xp = backend.xp
     integral = dtypes.is_dtype(positions.dtype, "integral", xp)
@@ -62,12 +61,12 @@ def cos_sin_by_kernel(
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
-    table, factor = (shape[0], rows), _factor_column(factor, xp)
-    if order == "F":  # neighbouring threads write neighbours
-        flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
-    both = xp.empty((2, *table), dtype=dtype, device=backend.device)
-    kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
-    return xp.reshape(both.mT if order == "F" else both, (2, *shape))
+    table_shape, factor = (shape[0], rows), _factor_column(factor, xp)
+    if order == "F":  # neighbouring threads write neighbouring elements
+        flat, numbers, table_shape = flat.T, [row.T for row in numbers], (rows, shape[0])
+    tables = xp.empty((2, *table_shape), dtype=dtype, device=backend.device)
+    kernel_of(xp, integral=integral)(flat, *numbers, factor, tables[0, ...], tables[1, ...])
+    return xp.reshape(tables.mT if order == "F" else tables, (2, *shape))
 
 
 def cos_sin_of_sum_by_kernel(
@@ -84,19 +83,20 @@ def cos_sin_of_sum_by_kernel(
     shape, factor = points.shape[1:], _factor_column(factor, xp)
     points = xp.reshape(points, (count, prod(shape)))
     parts = constant_array(_sum_in_fixed_point, *frequencies, dtype=xp.float64, backend=backend)
-    both = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=backend.device)
-    sum_kernel_of(xp)(points, parts, count, points.shape[1], factor, both[0, ...], both[1, ...])
-    return xp.reshape(both, (*both.shape[:2], *shape))
+    tables = xp.empty((2, parts.shape[0], points.shape[1]), dtype=dtype, device=backend.device)
+    outputs = tables[0, ...], tables[1, ...]
+    sum_kernel_of(xp)(points, parts, count, points.shape[1], factor, *outputs)
+    return xp.reshape(tables, (*tables.shape[:2], *shape))
 
 
 def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
-    """Return one factor, or the factors of all frequencies as a column."""
+    """Return a single factor, or the factors of all frequencies as a column."""
     return factor if isinstance(factor, int | float) else xp.reshape(factor, (-1, 1))
 
 
 @cached_constant
 def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
-    """Return the five parts of frequencies (wave, coordinate)."""
+    """Return the five parts of frequencies, (frequency, coordinate, part)."""
     parts = np.asarray([_in_fixed_point(f) for f in frequencies])
     return parts.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]
 

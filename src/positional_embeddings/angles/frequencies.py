@@ -15,12 +15,12 @@ from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 
-# More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
+# More digits than float64: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
 TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
 
-# Frequencies in cycles per position, with 60 digits, separated by blanks. Text, which
-# `torch.compile` can compare to find out whether a graph made for one serves another.
+# Frequencies in cycles per position, with 60 digits, separated by spaces. They are text, which
+# `torch.compile` compares to decide whether it can reuse a graph.
 Frequencies: TypeAlias = str
 
 
@@ -80,7 +80,7 @@ def compute_frequencies(
 ) -> Any:
     r"""Return angles, frequency times position, of the positions 0 to `seq_len` - 1.
 
-    The name is that of PositionalEmbeddings.jl. `inverse_frequencies` has the frequencies alone.
+    PositionalEmbeddings.jl has a function of this name. `inverse_frequencies` returns frequencies.
 
     Parameters
     ----------
@@ -123,13 +123,13 @@ def compute_frequencies(
 
 
 def _frequencies(dim: int, base: float) -> list[float]:
-    """Check the arguments, and return the frequencies in radians per position."""
+    """Return the frequencies in radians per position, after checking the arguments."""
     dim = checks.feature_count("dim", dim)
     return in_radians(geometric_frequencies(dim, checks.positive_number("base", base)))
 
 
 def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
-    """Merge several `Frequencies`, each next one from the part of the number in `sources`."""
+    """Merge several `Frequencies`; `sources` has the part of each frequency of the result."""
     digits = [iter(part.split()) for part in parts]
     return " ".join(next(digits[source]) for source in sources)
 
@@ -150,7 +150,7 @@ def geometric_frequencies(
 ) -> Frequencies:
     """Return the frequencies of `dim` features, times `scale`.
 
-    With `endpoint` they are dim // 2 frequencies from 1 to ``1 / base``, both included.
+    With `endpoint`, return dim // 2 frequencies from 1 to ``1 / base``, both included.
     """
     count = dim // 2 if endpoint else (dim + 1) // 2
     span = max(2 * (count - 1), 1) if endpoint else dim
@@ -164,7 +164,7 @@ def geometric_frequencies(
 
 @cached_constant
 def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
-    """Return frequencies given in radians per position, times `scale`."""
+    """Return `Frequencies` from radians per position, times `scale`."""
     with localcontext(DIGITS):
         factor = Decimal(scale) / TWO_PI
         return " ".join(str(Decimal(frequency) * factor) for frequency in radians)

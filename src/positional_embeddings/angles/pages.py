@@ -1,7 +1,7 @@
-"""Tables of cosine and sine that follow the arrays they are applied to.
+"""Tables of cosine and sine in the library, dtype and device of the input of a layer.
 
-A layer keeps pages of positions, made when they are first asked for; the least recently used
-one goes first. Tables are one array (table, frequency, *positions), cosine before sine.
+A layer caches pages of positions, computed at their first use, and drops the least recently used
+page first. Tables are an array (table, frequency, *positions), cosine before sine.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,25 +33,25 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 
-# Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
+# Pages start and end at multiples of this number of positions, which takes milliseconds.
 PAGE_POSITIONS = 4096
 MAX_PAGES = 64  # of one kind
-MAX_KINDS = 16  # of dtype, order in memory, library, device and stream
-# Integer positions are looked up in one page if their span is shorter than a page, or than this
-# number of times their number; a few others one by one.
+MAX_KINDS = 16
+# Integer positions come from one page if their range is shorter than a page, or than this
+# multiple of their number. Otherwise up to `MAX_PAGES` positions come from a page each.
 SPARSE_SPAN = 4
-# Angles that are computed at a time.
+# Angles of a block, which limits the memory of intermediate results.
 COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
-# Dtype and order in memory; library, device and stream if these are not NumPy's.
+# Dtype and memory order of pages; for other libraries than NumPy also `Backend.cache_key`.
 Kind: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Page:
-    """The tables of the positions from `start` to before `stop`."""
+    """Tables of the positions `start` to `stop` - 1."""
 
     start: int
     stop: int
@@ -60,46 +60,44 @@ class Page:
 
     def views(self, x_axes: InputAxes, backend: Backend, *, full_width: bool) -> tuple[Array, ...]:
         """Return each table with axes that broadcast against the input."""
-        kind = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width
-        make = partial(
-            align_tables, self.full_width if full_width else self.tables, x_axes, backend
-        )
-        return get_or_compute(self._views, kind, make)
+        key = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width
+        tables = self.full_width if full_width else self.tables
+        return get_or_compute(self._views, key, partial(align_tables, tables, x_axes, backend))
 
     @cached_property
     def full_width(self) -> HostArray:
-        """[cos, cos] and [-sin, sin], tables of NumPy for all features of the half layout.
+        """NumPy tables [cos, cos] and [-sin, sin] for all features of the half layout.
 
-        The plain tables of a long page, which would take more memory than they save time.
+        For a page longer than usual, return the plain tables, to save memory.
         """
         if self.stop - self.start > PAGE_POSITIONS:
             return self.tables  # type: ignore[no-any-return]
-        full_width = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
+        full_width = np.concat([self.tables, self.tables], axis=1)  # in the same memory order
         np.negative(self.tables[1], out=full_width[1, : self.tables.shape[1]])
         return full_width  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PositionTables:
-    """The tables of one layer, made for each library, device and dtype that asks.
+    """Cached tables of a layer for each library, device and dtype of its inputs.
 
-    They belong to one immutable layer, so that nothing kept here can go stale. Pickles and
-    copies start empty.
+    The layer is immutable, so that no cached table becomes stale. Pickles and copies start
+    with empty caches.
 
     Attributes
     ----------
     frequencies : Frequencies
         Cycles per position.
     size : int
-        Number of positions in a whole table.
+        Number of positions of a full table.
     size_name : str
-        The layer's name for it.
+        Name of the option of the layer with this number.
     arrange : callable, optional
-        Makes the tables of cosine and sine, if they are not these themselves.
+        Function from cosine, sine and namespace to tables; cosine and sine if None.
     sections : tuple of int, optional
-        For positions of several coordinates: the coordinate of each frequency.
+        Coordinate of each frequency, for positions with several coordinates.
     factor : float, default 1.0
-        What cosine and sine are multiplied by.
+        Factor of cosine and sine.
     """
 
     frequencies: Frequencies
@@ -108,9 +106,9 @@ class PositionTables:
     arrange: Arrange | None = None
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
-    # The pages of each kind, the latest used first: they are replaced in one step.
+    # The pages of each kind, the most recently used first. Tuples are replaced atomically.
     _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
-    # How the layer rotates arrays of NumPy or CuPy, by their forms.
+    # Plans of the rotation of NumPy or CuPy arrays, by `call_key`.
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -118,11 +116,11 @@ class PositionTables:
 
     @property
     def coordinates(self) -> tuple[int, ...]:
-        """Number of coordinates of a position, as a shape: none if it is one number."""
+        """Shape of a position: its number of coordinates, or () without coordinates."""
         return () if self.sections is None else (max(self.sections) + 1,)
 
     def on_host(self) -> tuple[HostArray, ...]:
-        """Return the whole float64 tables as NumPy arrays that cannot be written to."""
+        """Return the full float64 tables as read-only NumPy arrays."""
         return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
     def with_positions(
@@ -134,10 +132,10 @@ class PositionTables:
         *,
         for_heads: bool = False,
     ) -> InputAxes:
-        """Check the positions of an array, and return `x_axes` with theirs.
+        """Check positions, and return `x_axes` with their axes.
 
-        `name` is what the caller calls them. With `for_heads` positions (seq, batch) serve an
-        axis of heads * batch.
+        `name` is the name of the positions in errors. With `for_heads`, positions (seq, batch) are
+        repeated for an axis of heads * batch.
         """
         if positions is None:
             return x_axes
@@ -154,10 +152,10 @@ class PositionTables:
         *,
         full_width: bool = False,
     ) -> tuple[Array, ...]:
-        """Return the tables of the positions of an array, with axes that broadcast against it.
+        """Return the tables of the positions of an input, with axes that broadcast against it.
 
-        `x_axes` have the positions, by `with_positions`. With `full_width`, for NumPy arrays,
-        tables that are kept are `Page.full_width`.
+        `x_axes` are a result of `with_positions`. With `full_width`, for NumPy arrays, tables from
+        pages are `Page.full_width`.
         """
         if positions is not None:
             if offset:
@@ -167,14 +165,13 @@ class PositionTables:
                     positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
             tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
             return align_tables(tables, x_axes, backend)
-        # The length of an array of NumPy is known, and none is computed later.
         is_numpy, seq = backend.has_host_arrays, x_axes.seq
         count = x_axes.shape[seq] if is_numpy else axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
         if not is_numpy and (backend.is_compiling or backend.is_chunked):
-            # Computed in the graph, which then serves every offset, and holds no tables.
+            # Compute tables within the graph, which then serves all offsets without constants.
             chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
             options = {"dtype": backend.integer, "device": backend.device, **chunks}
             positions = backend.xp.arange(offset, stop, **options)
@@ -188,7 +185,7 @@ class PositionTables:
         return tuple(map(itemgetter(index), page.views(x_axes, backend, full_width=full_width)))
 
     def at_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
-        """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
+        """Return the tables of positions, (table, frequency, *position), owned by the caller."""
         if not self._shape(positions, "positions", backend):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
         tables = self._at_positions(positions, order, backend)
@@ -198,7 +195,7 @@ class PositionTables:
         return backend.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
 
     def _shape(self, positions: Array, name: str, backend: Backend) -> tuple[Any, ...]:
-        """Check positions, and return their shape without an axis of coordinates."""
+        """Check positions, and return their shape without the axis of coordinates."""
         checks.positions(name, positions, backend)
         leading, shape = self.coordinates, tuple(positions.shape)
         if leading and (shape[:1] != leading or len(shape) < 2):
@@ -215,29 +212,28 @@ class PositionTables:
     def copies_at(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
-        """Return tables that a caller may keep: nothing written to them reaches a page."""
+        """Return the tables of `at` as copies, which the caller may overwrite."""
         tables = self.at(x_axes, positions, offset, backend)
-        if positions is not None:  # made for the call
+        if positions is not None:  # not from a cache
             return tables
         return tuple([backend.xp.astype(t, t.dtype, copy=True) for t in tables])
 
     def at_number(self, number: float, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
-        """Return the tables of one position for all of an array."""
-        where = (
-            backend if backend.is_compiling else HOST.with_dtype(getattr(np, _precision(backend)))
-        )
-        kind = where.integer if isinstance(number, int) else where.widest
-        position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
+        """Return the tables of a single position, for all elements of an input."""
+        precision = getattr(np, _precision(backend))
+        source = backend if backend.is_compiling else HOST.with_dtype(precision)
+        dtype = source.integer if isinstance(number, int) else source.widest
+        position = source.xp.full((*self.coordinates, 1), number, dtype=dtype, device=source.device)
         with ignore_fp_errors():
-            return align_tables(self._exact(position, "C", where), x_axes, backend)
+            return align_tables(self._exact(position, "C", source), x_axes, backend)
 
     def _slice(self, kind: Kind, start: int, stop: int) -> Array:
-        """Return the tables of the host of `start` to before `stop`, from a page of a kind."""
+        """Return the host tables of `start` to `stop` - 1, from a page of a kind."""
         page = self._page(kind, start, stop, HOST)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
-        """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
+        """Return a page of a kind that covers `start` to `stop`, and move it to the front."""
         pages = self._pages.get(kind, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
@@ -247,7 +243,7 @@ class PositionTables:
         return self._make_page(kind, start, stop, backend)
 
     def _make_page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
-        """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
+        """Compute a page of a kind that covers `start` to `stop`, and cache it at the front."""
         start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
         stop = min(
             max(start + PAGE_POSITIONS, -(-stop // PAGE_POSITIONS) * PAGE_POSITIONS), self.size
@@ -255,29 +251,29 @@ class PositionTables:
         precision, order, *on_device = kind
         if on_device:
             tables = self._slice((precision, order), start, stop)
-            tables = tables if order == "C" else tables.mT  # as rows, which a copy leaves so
-            on = {"dtype": backend.dtype, "device": backend.device}
+            tables = tables if order == "C" else tables.mT  # copies are in C order
+            options = {"dtype": backend.dtype, "device": backend.device}
             with backend.current_device(backend.device, backend.xp):
-                tables = backend.xp.asarray(tables, copy=True, **on)
+                tables = backend.xp.asarray(tables, copy=True, **options)
             tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
             with ignore_fp_errors():
                 tables = _join(blocks, stop - start, order, getattr(np, precision))
-        new = Page(start, stop, tables)
-        others = self._pages.pop(kind, ())
-        pages = [new, *(p for p in others if p.start < start or stop < p.stop)]
-        # Together they are no longer than a whole table.
+        page = Page(start, stop, tables)
+        cached = self._pages.pop(kind, ())
+        pages = [page, *(p for p in cached if p.start < start or stop < p.stop)]
+        # Their total length is at most the length of a full table.
         lengths = accumulate(page.stop - page.start for page in pages)
-        fitting = sum(length <= self.size for length in lengths)
-        remember(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
-        return new
+        count = sum(length <= self.size for length in lengths)
+        remember(self._pages, kind, tuple(pages[: min(count, MAX_PAGES)]), MAX_KINDS)
+        return page
 
     def _look_up(
         self, positions: Array, order: Order, backend: Backend, *, full_width: bool
     ) -> Array:
-        """Return NumPy tables of integer positions from pages, None if that does not pay."""
+        """Return NumPy tables of integer positions from pages, None if computing is faster."""
         is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
         values = backend.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
@@ -285,32 +281,32 @@ class PositionTables:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind, longest = (_precision(backend), order), max(PAGE_POSITIONS, SPARSE_SPAN * values.size)
-        if high - low < longest:
+        kind = _precision(backend), order
+        if high - low < max(PAGE_POSITIONS, SPARSE_SPAN * values.size):
             page = self._page(kind, low, high + 1, HOST)
             tables, index = page.full_width if full_width else page.tables, values - page.start
             if order == "C":
                 tables = tables.take(index, axis=2)
-            else:  # in its order in memory
+            else:  # in memory order
                 last = index.ndim + 1
                 tables = tables.mT.take(index, axis=1).transpose(0, last, *range(1, last))
         elif values.size <= MAX_PAGES:
-            each = values.ravel().tolist()
-            tables = np.concat([self._slice(kind, p, p + 1) for p in each], axis=2)
+            columns = [self._slice(kind, p, p + 1) for p in values.ravel().tolist()]
+            tables = np.concat(columns, axis=2)
             tables = tables.reshape(*tables.shape[:2], *values.shape)
         else:
             return None
         if self.sections is None:
             return tables
-        sections = self.sections * (tables.shape[1] // len(self.sections))  # of doubled tables, too
+        sections = self.sections * (tables.shape[1] // len(self.sections))  # twice in full width
         coordinates = np.asarray(sections).reshape(-1, *[1] * (values.ndim - 1))
-        chosen = tables[:, :, 0]
+        result = tables[:, :, 0]
         for coordinate in range(1, len(values)):
-            chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
-        return chosen
+            result = np.where(coordinates == coordinate, tables[:, :, coordinate], result)
+        return result
 
     def _compute(self, positions: Array, order: Order, backend: Backend) -> Array:
-        """Return the tables of any positions."""
+        """Compute the tables of positions of any dtype."""
         if backend.is_chunked:
             return self._compute_chunks(positions, order, backend)
         xp, shape = backend.xp, positions.shape[len(self.coordinates) :]
@@ -318,87 +314,86 @@ class PositionTables:
             if backend.has_cuda_kernels:
                 # One launch, or two if positions have coordinates.
                 parts = frequency_parts(self.frequencies, backend)
-                own = by_frequency(positions, self._index(backend), xp)
-                tables = cos_sin_by_kernel(own, parts, backend.dtype, backend, self.factor, order)
+                rows = by_frequency(positions, self._index(backend), xp)
+                tables = cos_sin_by_kernel(rows, parts, backend.dtype, backend, self.factor, order)
                 if self.arrange is None:
                     return tables
                 return self._stacked(tables[0, ...], tables[1, ...], order, backend)
             if not backend.computes_in_blocks or 0 in shape:
                 return self._exact(positions, order, backend)
-            # In blocks, so that what is computed on the way takes little memory.
             count = prod(shape)
-            most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
+            length = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
             flat = xp.reshape(positions, (*self.coordinates, count))
-            blocks = (self._exact(flat[..., block], "C", backend) for block in cuts(count, most))
+            blocks = (self._exact(flat[..., block], "C", backend) for block in cuts(count, length))
             tables = _join(blocks, count, order, backend.dtype)
             return xp.reshape(tables, (*tables.shape[:2], *shape))
 
     def _compute_chunks(self, positions: Array, order: Order, backend: Backend) -> Array:
-        """Return the tables of chunked positions, computed in one task for each chunk."""
+        """Compute the tables of chunked positions, one task for each chunk."""
         coordinates, precision = len(self.coordinates), _precision(backend)
         positions = backend.rechunk(
             positions, {a: (positions.shape[a],) for a in range(coordinates)}
         )
         lengths = backend.chunks(positions)[coordinates:]
-        # Axes of length 1 stand for the tables and their rows; coordinates take the second one.
+        # Axes of tables and rows, of length 1, unless an axis of coordinates is in place of rows.
         positions = positions[(*(None,) * (2 - coordinates), ...)]
-        one = self._slice((precision, "C"), 0, 1)
+        tables, rows, _ = self._slice((precision, "C"), 0, 1).shape
         return backend.map_chunks(
-            # A copy starts empty: what this layer keeps has no place in a graph.
+            # A copy has empty caches, which do not belong in a graph.
             partial(_tables_of_chunk, copy(self), precision, order),
             positions,
-            chunks=((one.shape[0],), (one.shape[1],), *lengths),
+            chunks=((tables,), (rows,), *lengths),
             dtype=backend.dtype,
             name="position_tables",
         )
 
     def _stacked(self, cos: Array, sin: Array, order: Order, backend: Backend) -> Array:
-        """Return the tables of cosine and sine as one array, in an order in memory."""
+        """Return the tables of cosine and sine as one array, in a memory order."""
         xp = backend.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
         if order == "C" or backend.strides(tables[0]) is None:
             return xp.stack(tables)
-        # Not `unstack`, which PyTorch's `vmap` does not know.
+        # PyTorch's `vmap` does not support `unstack`.
         rows = xp.stack([backend.move_axis(table, 0, -1) for table in tables])
         return backend.move_axis(rows, -1, 1)
 
     def _exact(self, positions: Array, order: Order, backend: Backend) -> Array:
-        """Return the tables of positions; each coordinate rotates the pairs of its section."""
-        where = backend.dtype, backend, self.factor
-        both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(backend))
-        return self._stacked(*both, order, backend)
+        """Compute the tables of positions; each coordinate rotates the pairs of its section."""
+        options = backend.dtype, backend, self.factor, self._index(backend)
+        cos, sin = cos_sin_of_sum([positions], [self.frequencies], *options)
+        return self._stacked(cos, sin, order, backend)
 
     def _index(self, backend: Backend) -> Array:
-        """Return the coordinate of each frequency as an array, None if there are no sections."""
+        """Return the coordinate of each frequency as an array, None without sections."""
         if self.sections is None:
             return None
         return constant_array(list, self.sections, dtype=backend.integer, backend=backend)
 
 
 def _precision(backend: Backend) -> str:
-    """Return the dtype of NumPy's tables that a space computes with."""
+    """Return the name of the dtype of host tables for a backend."""
     return "float32" if backend.dtype == backend.xp.float32 else "float64"
 
 
 def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
-    """Return each table, of NumPy or the library, with axes that broadcast against the input."""
+    """Return tables of NumPy or the library with axes that broadcast against the input."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else backend.xp
-    places = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
-    order, index = axes.placement(places, len(x_axes.shape) + 1)
-    expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
+    table_axes = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
+    order, index = axes.placement(table_axes, len(x_axes.shape) + 1)
+    aligned = (tables if order is None else xp.permute_dims(tables, order))[index]
     if backend.has_host_arrays:
-        return tuple(expanded)
+        return tuple(aligned)
     if is_numpy:
         with backend.current_device(backend.device, backend.xp):
-            expanded = backend.xp.asarray(expanded, dtype=backend.dtype, device=backend.device)
-    return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
+            aligned = backend.xp.asarray(aligned, dtype=backend.dtype, device=backend.device)
+    return tuple([aligned[i, ...] for i in range(aligned.shape[0])])
 
 
 def _tables_of_chunk(
     layer: PositionTables, precision: str, order: Order, positions: Array
 ) -> Array:
-    """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
+    """Compute the tables of a chunk of positions, a NumPy or CuPy array."""
     backend = get_backend(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
     backend = backend.with_dtype(getattr(backend.xp, precision))
@@ -406,7 +401,7 @@ def _tables_of_chunk(
 
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:
-    """Return the tables of `count` positions from blocks of them, in an order in memory."""
+    """Join blocks to the tables of `count` positions, in a memory order."""
     joined: Array = None
     start = 0
     for block in blocks:

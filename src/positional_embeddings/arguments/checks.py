@@ -186,7 +186,7 @@ def floating(xp: Namespace, **arrays: Array) -> None:
 def mask(name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean; the error states the meaning of True."""
     if not dtypes.is_dtype(array.dtype, "bool", xp):
-        hint = f" Pass {name} == 0 if 1 marks what is seen, {name} < 0 if it is added to scores."
+        hint = f" Pass {name} == 0 if 1 marks visible keys, {name} < 0 if it is added to scores."
         raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
 
 
@@ -310,7 +310,7 @@ def broadcasts(
     actual: Shape | None = None,
     hint: str = "",
 ) -> None:
-    """Check that `shape` broadcasts to `target` with as many axes; errors show `actual`."""
+    """Check that `shape` broadcasts to `target` and has its `ndim`; errors show `actual`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         requirement = f"have shape {target} ({meaning}), with 1 where it broadcasts"
         raise wrong_value(name, requirement, shape if actual is None else actual, hint)
@@ -357,7 +357,7 @@ PositionFunction: TypeAlias = Annotated[Callable[[Array, Array], Array], positio
 
 
 class CheckedDataclass:
-    """Base class of frozen dataclasses that check fields of type `Annotated[..., check]`."""
+    """Base class of frozen dataclasses that checks fields of type `Annotated[..., check]`."""
 
     _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
 

@@ -1,1 +1,1 @@
-"""The array library, device and dtypes of a call, and what is known of each library."""
+"""Backends of array libraries, dtypes, errors, caches and threads."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from positional_embeddings.angles.cos_sin import (
-    MOST_COORDINATES,
+    MAX_COORDINATES,
     cos_sin,
     cos_sin_of_sum,
     fill_cos_sin_of_sum,
@@ -135,7 +135,7 @@ class Sinusoids(NamedTuple):
         if backend.has_cuda_kernels:
             both = cos_sin_of_sum_by_kernel(points, frequencies, work, backend, factor)
             cos, sin = both[0, ...], both[1, ...]
-        elif backend.computes_in_blocks and len(frequencies) <= MOST_COORDINATES:
+        elif backend.computes_in_blocks and len(frequencies) <= MAX_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
             sin, cos = self.in_order(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))

@@ -1,7 +1,7 @@
 """Pictures of encodings, masks, biases, attention, rotary embeddings, similarities and kernels.
 
-Optional: no other module imports this one, and Matplotlib, the extra "plot", is imported by
-the first plot.
+Optional: no other module imports this package. The first plot imports Matplotlib, of the extra
+"plot".
 """
 
 from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity

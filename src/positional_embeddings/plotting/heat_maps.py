@@ -1,4 +1,4 @@
-"""Heat maps: encodings and how alike they are, masks, biases and attention weights."""
+"""Heat maps of encodings, similarities, masks, biases and attention weights."""
 
 from collections.abc import Callable, Sequence
 from math import ceil, log10
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-# Beyond this ratio of its sides a plot of square cells would be a line.
-_LARGEST_RATIO = 4
-_MOST_BORDERED_CELLS = 32
-_COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also without colours
+# Largest aspect ratio of a plot with square cells.
+_MAX_ASPECT = 4
+_MAX_BORDERED_CELLS = 32
+_COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, for print without colours
 
 _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
 
-# Ticks of weights up to 1: round numbers whose cube roots are not too near each other.
+# Ticks of weights up to 1: round numbers with well separated cube roots.
 _TICKS = np.asarray([0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 1.0])
 
-# Weights in half precision may be a little above 1.
+# Weights in half precision may exceed 1 by this.
 _ROUNDING = 1e-2
 
-# Numbers of a mask of one sequence, or of a bias, that are evaluated at a time.
-_NUMBERS_AT_ONCE = 2**22
+# Elements of a mask of one sequence, or of a bias, that are evaluated together.
+_BLOCK_NUMBERS = 2**22
 
 
 def plot_encoding(
@@ -46,8 +46,8 @@ def plot_encoding(
 ) -> "Axes":
     """Plot an encoding, one row for each feature and one column for each position.
 
-    Colours are centred at 0. Beyond 1,000 features or positions each cell is the mean of
-    a block of them, so that fast waves fade instead of looking like slow ones.
+    Colours are centred at 0. Beyond 1,000 features or positions, each cell is the mean of a
+    block. So fast waves fade, and do not look like slow waves.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def plot_encoding(
         The encoding, of any array library. Pass one of shape (positions, features) as
         ``encoding.T``.
     coordinates : array, shape (positions,), optional
-        Where the columns are drawn, such as times: real numbers that increase, of any
-        library. A column reaches halfway to its neighbours. If None, they are counted from 0.
+        Coordinates of the columns, such as times: increasing real numbers, of any library. A
+        column extends midway to its neighbours. If None, the coordinates are 0, 1, ...
     label : str, default "position"
         Label of the axis, with a unit, such as "time (years)".
     ax : matplotlib.axes.Axes, optional
@@ -74,8 +74,8 @@ def plot_encoding(
     TypeError
         If an array does not hold real numbers, or `ax` is no Axes.
     ValueError
-        If `encoding` does not have two axes, one of them is empty, or `coordinates` are not
-        finite, do not increase, or are not as many as columns.
+        If `encoding` does not have two axes or is empty, or `coordinates` are not finite, do not
+        increase, or do not match the columns.
 
     Examples
     --------
@@ -89,10 +89,10 @@ def plot_encoding(
     """
     table = axes.encoding_on_host(encoding)
     n_features, n_positions = table.shape
-    at = axes.increasing_coordinates(coordinates, n_positions)
+    column_coordinates = axes.increasing_coordinates(coordinates, n_positions)
     ax = axes.axes_to_draw_on(ax)
     cells = axes.block_means(table)
-    edges = axes.block_edges(at), axes.block_edges(np.arange(n_features))
+    edges = axes.block_edges(column_coordinates), axes.block_edges(np.arange(n_features))
     largest = _largest(np.abs(cells))
     image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r", vmin=-largest, vmax=largest)
     ax.locator_params("both" if coordinates is None else "y", integer=True, min_n_ticks=1)
@@ -114,20 +114,20 @@ def plot_similarity(
 ) -> "Axes":
     """Plot the cosine similarity of encodings: of all pairs, to one position, or on a map.
 
-    Beyond 1,000 positions each cell of all pairs is the mean of a block.
+    In a plot of all pairs of more than 1,000 positions, each cell is the mean of a block.
 
     Parameters
     ----------
     encoding : array of numbers, shape (features, positions)
         The encoding, of any array library, finite and with no column of zeros.
     coordinates : array, shape (positions,), or pair of such arrays, optional
-        Where the positions are: real numbers that increase, such as times; or latitudes
-        from -90 to 90 and longitudes to the east in degrees, for a map of the similarity to
-        `reference`. If None, they are counted from 0.
+        Coordinates of the positions: increasing real numbers, such as times; or latitudes from
+        -90 to 90 and longitudes to the east in degrees, for a map of the similarity to
+        `reference`. If None, the coordinates are 0, 1, ...
     reference : int, optional
         Index of the position to compare with all others. If None, all pairs are drawn.
     label : str, default "position"
-        What the coordinates are, with their unit, such as "time (years)"; not used for maps.
+        Label of the coordinates, with a unit, such as "time (years)"; not used for maps.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure's if None.
 
@@ -167,18 +167,18 @@ def plot_similarity(
     """
     units = _unit_vectors(encoding)
     count = units.shape[1]
-    number = checks.optional_index("reference", reference, count)
+    index = checks.optional_index("reference", reference, count)
     if isinstance(coordinates, list | tuple):
-        places = _places(coordinates, count)
-        if number is None:
+        points = _map_points(coordinates, count)
+        if index is None:
             raise wrong_type("reference", "be given for a map", "None")
-        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], places, number)
-    at = axes.increasing_coordinates(coordinates, count)
+        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, index], points, index)
+    x = axes.increasing_coordinates(coordinates, count)
     ax = axes.axes_to_draw_on(ax)
-    if number is None:
-        # The mean of scalar products is the scalar product of means.
+    if index is None:
+        # The mean of inner products is the inner product of means.
         means = axes.block_means(units, (1, *axes.block_lengths((count,))))
-        edges = axes.block_edges(at)
+        edges = axes.block_edges(x)
         image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SIMILARITIES)
         ax.invert_yaxis()
         if coordinates is None:
@@ -186,9 +186,9 @@ def plot_similarity(
         ax.set(xlabel=label, ylabel=label, aspect="equal")
         axes.add_colour_bar(image, "cosine similarity")
         return ax
-    ax.plot(at, units.T @ units[:, number], color="#0072b2", marker="." if count <= 32 else "")
-    ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
-    name = f"{label.partition(' (')[0]} {at[number]:.12g}"
+    ax.plot(x, units.T @ units[:, index], color="#0072b2", marker="." if count <= 32 else "")
+    ax.axvline(x[index], color="#808080", linewidth=0.8, linestyle="--")
+    name = f"{label.partition(' (')[0]} {x[index]:.12g}"
     ax.set(xlabel=label, ylabel=f"cosine similarity to {name}")
     ax.margins(x=0)
     return ax
@@ -208,12 +208,12 @@ def plot_attention(
 ) -> "Axes":
     """Plot a mask, a bias or weights, one row for each query and one column for each key.
 
-    Beyond 1,000 queries or keys each cell is a block of them: the mean of its weights or of its
-    bias, or the share of it that is masked, paler the larger it is.
+    Beyond 1,000 queries or keys, each cell shows a block: the mean of its weights or of its bias,
+    or its masked fraction, in paler colours for larger fractions.
 
-    Colours of weights grow with the cube root, so that small weights are seen, too; queries that
-    see no key are hatched grey, as are blocks with one of them. Numbers of a bias that are not
-    finite, such as the minus infinity of a mask, are hatched grey. Up to 32 queries and keys, cells
+    Colours of weights follow the cube root, so that small weights are visible, too. Hatched grey
+    marks queries without a visible key, and blocks with such a query. It also marks numbers of a
+    bias that are not finite, such as the minus infinity of a mask. Up to 32 queries and keys, cells
     of masks have borders.
 
     Parameters
@@ -225,13 +225,12 @@ def plot_attention(
         library; with `key_axis` -1, they have shape (..., query, key).
     q_len, k_len, offset : int, optional
         For a `Mask` or a `Bias`: numbers of queries and keys, and position of the first query
-        among the keys. If None, there are as many keys as queries, and the last query is at the
-        last key.
+        among the keys. By default, `k_len` is `q_len`, and the last query is at the last key.
     kind : {"weights", "bias"}, default "weights"
-        What an array of numbers holds.
+        Meaning of an array of numbers.
     index : int or tuple of int, default 0
-        Which of the other axes to draw, such as the sequence or the head: the index on the first
-        of them, or on several; 0 on the rest. An axis of length 1 is the same for all.
+        Index on the further axes of `table`, such as the sequence or the head: on the first
+        further axis, or on several; 0 on the remaining axes. Axes of length 1 broadcast.
     key_axis : int, optional
         Axis of the keys of an array, after the axis of the queries: 1 or -1. If None, it is 1,
         and the array has two or three axes.
@@ -250,11 +249,11 @@ def plot_attention(
         If Matplotlib is not installed.
     TypeError
         If `table` is neither a `Mask`, a `Bias` nor an array of bool or real numbers, `q_len` is
-        no integer for a `Mask` or a `Bias`, an option is not for this kind of table, `index` is
-        not of integers, or `ax` is no Axes.
+        no integer for a `Mask` or a `Bias`, an option has no use for this kind of table, `index`
+        is not of integers, or `ax` is no Axes.
     ValueError
-        If `table` has too few axes, more than three without `key_axis` or an empty one, one of the
-        weights that are drawn is not from 0 to 1, or a number is out of range.
+        If `table` has too few axes, more than three without `key_axis`, or an empty axis, a drawn
+        weight is not from 0 to 1, or a number is out of range.
 
     See Also
     --------
@@ -262,8 +261,8 @@ def plot_attention(
 
     Notes
     -----
-    A `Mask` is evaluated for some queries at a time, and a `Bias` for the middle query of each
-    block only.
+    A `Mask` is evaluated in blocks of queries, and a `Bias` only for the middle query of each
+    block.
 
     Examples
     --------
@@ -286,31 +285,31 @@ def plot_attention(
     >>> ax.images[-1].colorbar.ax.get_ylabel()
     'attention weight'
     """
-    drawn = _kind_of(table, checks.choice("kind", kind, ("weights", "bias")))
+    table_kind = _kind_of(table, checks.choice("kind", kind, ("weights", "bias")))
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    is_value = isinstance(table, Mask | Bias)
-    unused = {"key_axis": key_axis} if is_value else lengths
-    requirement = "a `Mask` or a `Bias`" if is_value else "an array"
+    is_object = isinstance(table, Mask | Bias)
+    unused = {"key_axis": key_axis} if is_object else lengths
+    requirement = "a `Mask` or a `Bias`" if is_object else "an array"
     checks.omitted(f"where `table` is {requirement}", wrong_type, **unused)
     indices = index if isinstance(index, tuple) else (index,)
     named = {f"index[{i}]": number for i, number in enumerate(indices)}
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
     def pick(array: AnyArray) -> HostArray:
-        one, sizes = select_table("table", array, numbers, key_axis)
+        part, sizes = select_table("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):
             requirement = (
                 f"have at most one number for each further axis of `table` ({array.ndim - 2})"
             )
             raise wrong_value("index", requirement, plural(len(numbers), "number"))
-        one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
-        return _where_seen(one) if drawn == "weights" else one
+        part = axes.on_host("table", part, checks.mask if table_kind == "mask" else checks.real)
+        return _checked_weights(part) if table_kind == "weights" else part
 
     shape, cells = _cells(table, lengths, pick)
     ax = axes.axes_to_draw_on(ax)
-    if drawn == "mask":
+    if table_kind == "mask":
         _draw_mask(ax, cells, shape)
-    elif drawn == "weights":
+    elif table_kind == "weights":
         _draw_weights(ax, cells, shape)
     else:
         image = _draw_scores(ax, cells, shape, cmap="viridis")
@@ -320,7 +319,7 @@ def plot_attention(
 
 
 def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
-    """Return what a table is: "mask", "bias" or "weights"; numbers are what the call says."""
+    """Return the kind of a table: "mask", "bias" or "weights"; `number_kind` for numbers."""
     if isinstance(table, Mask | Bias):
         return "mask" if isinstance(table, Mask) else "bias"
     if not hasattr(table, "shape"):
@@ -330,8 +329,8 @@ def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
     return "mask" if is_mask else number_kind
 
 
-def _where_seen(weights: HostArray) -> Array:
-    """Return checked weights, NaN for a query that sees no key."""
+def _checked_weights(weights: HostArray) -> Array:
+    """Return weights, after checking them, with NaN for queries without a visible key."""
     if not np.all((weights >= 0) & (weights <= 1 + _ROUNDING)):
         actual = f"numbers from {np.min(weights):g} to {np.max(weights):g}"
         raise wrong_value("table", "be from 0 to 1", actual, ' Pass kind="bias" for a bias.')
@@ -343,19 +342,19 @@ def _draw_mask(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
-    if max(shape) <= _MOST_BORDERED_CELLS:
+    if max(shape) <= _MAX_BORDERED_CELLS:
         ax.set_xticks(np.arange(shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
     style = {"edgecolor": "#8c8c8c"}
     handles = [patches.Patch(facecolor=c, label=label, **style) for label, c in _COLOURS.items()]
-    # Outside of the axes it would cover a neighbour or a title; a frame keeps it apart from cells.
+    # Inside, since a legend outside could cover other axes or a title; a frame separates it.
     ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0, frameon=True)
 
 
 def _draw_weights(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
-    """Draw weights in colours of their cube roots."""
+    """Draw weights in colours that follow their cube roots."""
     largest = _largest(cells)
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, shape, cmap="viridis", norm=norm)
@@ -366,39 +365,36 @@ def _draw_weights(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
 
 
 def _largest(cells: HostArray) -> float:
-    """Return the largest finite number, or 1 if it is 0 or there is none."""
+    """Return the largest finite number, or 1 if it is 0 or missing."""
     return float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
 
 
 def _cells(
     table: AnyArray | Mask | Bias, lengths: dict[str, Any], pick: Callable[[AnyArray], HostArray]
 ) -> tuple[tuple[int, ...], HostArray]:
-    """Return the numbers of queries and keys, and the means of blocks of the picked table.
-
-    A `Mask` is evaluated for some queries at a time, a `Bias` for the middle one of each block.
-    """
+    """Return the numbers of queries and keys, and the block means of the picked table."""
     if not isinstance(table, Mask | Bias):
         array = pick(table)
         return array.shape, axes.block_means(array)
     (start, stop), k_len = position_interval(**lengths, backend=backend_for())
     rows, columns = axes.block_lengths((stop - start, k_len))
-    numbers = rows * k_len  # to a row of cells
+    numbers = rows * k_len  # in a row of cells
     if isinstance(table, Bias):
-        like = table(1)  # positions have its library and device
-        backend = get_backend(bias=like)
+        sample = table(1)  # determines library and device
+        backend = get_backend(bias=sample)
         keys = backend.xp.arange(k_len, device=backend.device)
-        numbers = k_len * like.shape[2]
-    step = rows * max(_NUMBERS_AT_ONCE // numbers, 1)
+        numbers = k_len * sample.shape[2]
+    step = rows * max(_BLOCK_NUMBERS // numbers, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
         last = min(first + step, stop)
         if isinstance(table, Mask):
-            some, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
+            part, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
         else:
             middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
             queries = backend.xp.asarray(middles.tolist(), device=backend.device)
-            some, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
-        cells.append(axes.block_means(pick(some), blocks))
+            part, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
+        cells.append(axes.block_means(pick(part), blocks))
     return (stop - start, k_len), np.concat(cells)
 
 
@@ -409,8 +405,8 @@ def _draw_scores(
     rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
     image = axes.draw_cells(ax, cells, columns, rows, **options)
     ax.locator_params(integer=True, min_n_ticks=1)
-    square = max(shape) <= _LARGEST_RATIO * min(shape)
-    ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
+    is_square = max(shape) <= _MAX_ASPECT * min(shape)
+    ax.set(xlabel="key", ylabel="query", aspect="equal" if is_square else "auto")
     return image
 
 
@@ -420,41 +416,40 @@ def _unit_vectors(encoding: AnyArray) -> HostArray:
     largest = np.max(np.abs(table), axis=0)
     has_direction = np.isfinite(largest) & (largest > 0)
     if not np.all(has_direction):
-        at = np.argmin(has_direction)
+        i = np.argmin(has_direction)
         requirement = "hold finite numbers, not all of them zero, at each position"
-        raise wrong_value(
-            "encoding", requirement, f"a largest number of {largest[at]} at position {at}"
-        )
-    # Squares of very large and very small numbers would overflow and vanish.
+        actual = f"a largest number of {largest[i]} at position {i}"
+        raise wrong_value("encoding", requirement, actual)
+    # Squares of very large and very small numbers would overflow and underflow.
     table = table / largest
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
 
 
-def _places(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, HostArray]:
-    """Return latitudes and longitudes, these from -180 to 180 degrees."""
+def _map_points(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, HostArray]:
+    """Return latitudes, and longitudes from -180 to 180 degrees."""
     if len(coordinates) != 2:
         requirement = "be an array, or the pair of latitudes and longitudes"
         raise wrong_type("coordinates", requirement, plural(len(coordinates), "thing"))
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
-    beyond = latitude[np.abs(latitude) > 90]
-    if beyond.size:
+    invalid = latitude[np.abs(latitude) > 90]
+    if invalid.size:
         requirement = "be latitudes from -90 to 90 degrees, before longitudes"
-        raise wrong_value("coordinates[0]", requirement, float(beyond[0]))
+        raise wrong_value("coordinates[0]", requirement, float(invalid[0]))
     return latitude, np.where(np.abs(longitude) <= 180, longitude, (longitude + 180) % 360 - 180)
 
 
 def _draw_map(
-    ax: "Axes", similarity: HostArray, places: Sequence[HostArray], number: int
+    ax: "Axes", similarity: HostArray, points: Sequence[HostArray], reference: int
 ) -> "Axes":
-    """Draw places of a grid as cells, others as dots."""
-    latitude, longitude = places
+    """Draw points of a grid as cells, other points as dots."""
+    latitude, longitude = points
     rows, row = np.unique(latitude, return_inverse=True)
     columns, column = np.unique(longitude, return_inverse=True)
     cell = row * columns.size + column
-    is_table = rows.size * columns.size == cell.size == np.unique(cell).size
-    if is_table and min(rows.size, columns.size) > 1:
+    is_grid = rows.size * columns.size == cell.size == np.unique(cell).size
+    if is_grid and min(rows.size, columns.size) > 1:
         cells = similarity[np.argsort(cell)].reshape(rows.size, columns.size)
         image = _draw_grid(ax, cells, columns, axes.edges_between(rows))
     else:
@@ -463,7 +458,7 @@ def _draw_map(
         dots = {"s": size, "c": similarity, "edgecolors": edge, "linewidths": 0.4}
         image = ax.scatter(longitude, latitude, **dots, **_SIMILARITIES)
     star = {"marker": "*", "markersize": 14, "color": "white", "markeredgecolor": "black"}
-    ax.plot(longitude[number], latitude[number], linestyle="", clip_on=False, **star)
+    ax.plot(longitude[reference], latitude[reference], linestyle="", clip_on=False, **star)
     ax.set(xlabel="longitude (degrees east)", ylabel="latitude (degrees north)", aspect="equal")
     ax.set(xlim=(-180, 180), ylim=(-90, 90), xticks=range(-180, 181, 60), yticks=range(-90, 91, 30))
     axes.add_colour_bar(image, "cosine similarity to the star", location="bottom", aspect=40)
@@ -471,14 +466,14 @@ def _draw_map(
 
 
 def _draw_grid(ax: "Axes", cells: HostArray, longitude: HostArray, rows: HostArray) -> "AxesImage":
-    """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
-    get_or_compute = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
-    longitude, cells = longitude[get_or_compute], cells[:, get_or_compute]
+    """Draw the cells of a grid, from the largest gap between its longitudes."""
+    is_unique = longitude < longitude[0] + 360  # -180 and 180 degrees are the same
+    longitude, cells = longitude[is_unique], cells[:, is_unique]
     first = int(np.argmax(np.diff(longitude, append=longitude[0] + 360))) + 1
     columns = axes.edges_between(np.concat([longitude[first:], longitude[:first] + 360]))
     cells = np.roll(cells, -first, axis=1)
-    # A grid that reaches over the date line is drawn on both sides.
-    for turn in (0, -360, -720):
-        if columns[0] + turn < 180 and columns[-1] + turn > -180:
-            image = axes.draw_cells(ax, cells, columns + turn, rows, **_SIMILARITIES)
+    # A grid across the date line is drawn on both sides.
+    for shift in (0, -360, -720):
+        if columns[0] + shift < 180 and columns[-1] + shift > -180:
+            image = axes.draw_cells(ax, cells, columns + shift, rows, **_SIMILARITIES)
     return image

@@ -1,4 +1,4 @@
-"""Pictures of the kernel of Fourier features."""
+"""Plots of the kernel of Fourier features."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from positional_embeddings.plotting import axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Differences of a line, and along a side of a map; odd, so that 0 is one of them.
+# Differences of a line, and of each axis of a map; odd numbers, to include the difference 0.
 _LINE_POINTS, _SIDE_POINTS = 2001, 301
 
 
@@ -33,7 +33,7 @@ def plot_kernel(
         Features of one coordinate, for a line, or of two, for a map.
     reach : float
         Largest difference of a coordinate, positive. It is drawn in 1,000 steps, and in 150 on a
-        map: features with more than half as many cycles look slower than they are.
+        map: waves with more than half of this number of cycles look slower than they are.
     label : str, default "difference"
         Label of the axes, with a unit, such as "difference (km)".
     ax : matplotlib.axes.Axes, optional
@@ -70,15 +70,15 @@ def plot_kernel(
     if coordinates > 2:
         raise wrong_value("features", "have one coordinate or two", f"{coordinates} coordinates")
     ax = axes.axes_to_draw_on(ax)
-    at = np.linspace(-reach, reach, _LINE_POINTS if coordinates == 1 else _SIDE_POINTS)
-    points = np.stack(np.meshgrid(*[at] * coordinates))
+    differences = np.linspace(-reach, reach, _LINE_POINTS if coordinates == 1 else _SIDE_POINTS)
+    points = np.stack(np.meshgrid(*[differences] * coordinates))
     kernel = features.kernel(points if features.frequencies.ndim == 2 else points[0])
-    kernel = kernel / np.max(kernel)  # which is at 0
+    kernel = kernel / np.max(kernel)  # the maximum is at 0
     if coordinates == 1:
-        ax.plot(at, kernel, color="#0072b2")
+        ax.plot(differences, kernel, color="#0072b2")
         ax.set(xlabel=label, ylabel="kernel", xlim=(-reach, reach))
         return ax
-    edges = axes.edges_between(at)
+    edges = axes.edges_between(differences)
     image = axes.draw_cells(ax, kernel, edges, edges, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
     ax.invert_yaxis()
     ax.set(xlabel=f"{label}, x", ylabel=f"{label}, y", aspect="equal")

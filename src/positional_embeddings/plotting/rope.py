@@ -1,4 +1,4 @@
-"""Pictures of rotary embeddings: the score against the distance, and the wavelengths."""
+"""Plots of rotary embeddings: the score against the distance, and the wavelengths."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -14,13 +14,14 @@ from positional_embeddings.rotary.rope import RoPE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Columns of a picture; beyond, each is a block of distances, and at most _MOST_IN_COLUMN are drawn.
+# Columns of a plot. For larger distances a column is a block of distances, of which at most
+# _MAX_SAMPLES are computed.
 _COLUMNS = 1000
-_MOST_IN_COLUMN = 1000
+_MAX_SAMPLES = 1000
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
-# Okabe and Ito's colours, without the yellow that white paper swallows. There are four dashes and
-# seven colours, so that lines differ without colours, too.
+# Okabe and Ito's colours, without yellow, which is invisible on white paper. Dashes distinguish
+# lines without colours, too.
 _COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _DASHES = ("-", "--", "-.", ":")
 _STYLES = [{"color": _COLOURS[i % 7], "linestyle": _DASHES[i % 4]} for i in range(28)]
@@ -35,9 +36,9 @@ def plot_rope_decay(
 ) -> "Axes":
     r"""Plot the score of a query and a key against their distance, for equal features.
 
-    Both are the same vector of length 1, whose rotated features are all equal. Beyond 1,000
-    distances a line is the mean of each block of them, in a band from its smallest to its
-    largest score, so that fast waves do not look like slow ones.
+    Query and key are the same vector of length 1, with equal rotated features. Beyond 1,000
+    distances, a line shows the mean of each block of distances, and a band the range from its
+    smallest to its largest score. So fast waves do not look like slow waves.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def plot_rope_decay(
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If `ropes` is neither a `RoPE` nor a mapping of text to them, `max_distance` is no
+        If `ropes` is neither a `RoPE` nor a mapping of text to `RoPE`, `max_distance` is no
         integer, or `ax` is no Axes.
     ValueError
         If `ropes` is empty, or `max_distance` is out of range.
@@ -67,8 +68,8 @@ def plot_rope_decay(
     -----
     The score at distance d is :math:`a^2 \frac{2}{n} \sum_i \cos(d\,\theta_i)` for the
     n rotated features, the frequencies :math:`\theta_i` and the attention factor a, in
-    float64. With `sections` all coordinates have the same distance. Beyond a million distances
-    each block is drawn by 1,000 of its distances, which are unevenly spaced.
+    float64. With `sections`, all coordinates have the same distance. Beyond a million distances,
+    1,000 unevenly spaced distances represent each block.
 
     References
     ----------
@@ -83,18 +84,18 @@ def plot_rope_decay(
     ('distance (positions)', ['base 10,000', 'base 500,000'])
     """
     lines = _lines(ropes)
-    farthest = max(rope.seq_len for _, rope, _ in lines)
+    limit = max(rope.seq_len for _, rope, _ in lines)
     if max_distance is not None:
-        farthest = checks.positive_integer("max_distance", max_distance, max_value=2**40)
+        limit = checks.positive_integer("max_distance", max_distance, max_value=2**40)
     ax = axes_to_draw_on(ax)
     for label, rope, style in lines:
-        distances, mean, least, largest = _scores(rope, farthest)
+        distances, mean, lower, upper = _scores(rope, limit)
         ax.plot(distances, mean, label=label, **style)
-        if farthest >= _COLUMNS:
-            ax.fill_between(distances, least, largest, color=style["color"], alpha=0.2, linewidth=0)
+        if limit >= _COLUMNS:
+            ax.fill_between(distances, lower, upper, color=style["color"], alpha=0.2, linewidth=0)
     ax.grid(visible=True, axis="y", color="#e0e0e0")
     ax.set_axisbelow(True)
-    ax.set(xlabel="distance (positions)", ylabel="score of equal unit vectors", xlim=(0, farthest))
+    ax.set(xlabel="distance (positions)", ylabel="score of equal unit vectors", xlim=(0, limit))
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.locator_params("x", integer=True, min_n_ticks=1, nbins=5)
     _add_legend(ax)
@@ -109,23 +110,23 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     Parameters
     ----------
     ropes : RoPE, or mapping of str to RoPE
-        One rotary embedding, or several and their labels, such as those before and after the
-        context is extended.
+        One rotary embedding, or several and their labels, such as before and after an extension
+        of the context.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure's if None.
 
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with a line for each embedding and each context length. Pairs of frequency 0,
-        whose wavelength is infinite, are triangles at the top, and counted in the legend.
+        `ax`, with a line for each embedding and each context length. Pairs of frequency 0 have an
+        infinite wavelength: they are triangles at the top, and the legend has their number.
 
     Raises
     ------
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If `ropes` is neither a `RoPE` nor a mapping of text to them, or `ax` is no Axes.
+        If `ropes` is neither a `RoPE` nor a mapping of text to `RoPE`, or `ax` is no Axes.
     ValueError
         If `ropes` is empty.
 
@@ -141,30 +142,30 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     ax = axes_to_draw_on(ax)
     for label, rope, style in lines:
         frequencies = np.abs(rope.inv_freq)
-        still = np.flatnonzero(frequencies == 0)
+        unrotated = np.flatnonzero(frequencies == 0)
         lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
         ax.plot(lengths, label=label, marker="." if frequencies.size <= 128 else "", **style)
-        if still.size:
-            pairs = plural(still.size, "pair")
+        if unrotated.size:
+            pairs = plural(unrotated.size, "pair")
             text = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
             marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
             marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}
-            ax.plot(still, np.full(still.size, 0.97), "^", **marks)
+            ax.plot(unrotated, np.full(unrotated.size, 0.97), "^", **marks)
     frequencies = np.concat([np.abs(rope.inv_freq) for _, rope, _ in lines])
     for number, length in enumerate(sorted({rope.seq_len for _, rope, _ in lines})):
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
-        # Away from where most lines cross, and, of two that are near each other, apart.
-        at_left = np.mean(frequencies * length > 2 * pi) > 0.5
-        where = {"ha": "left" if at_left else "right", "va": "bottom" if number else "top"}
+        # On the side with fewer curves, and on different sides of two close lines.
+        is_left = np.mean(frequencies * length > 2 * pi) > 0.5
+        alignment = {"ha": "left" if is_left else "right", "va": "bottom" if number else "top"}
         ax.annotate(
             f"context of {length:,}",
-            (0.02 if at_left else 0.98, length),
+            (0.02 if is_left else 0.98, length),
             xycoords=ax.get_yaxis_transform(),
             xytext=(0, 2 if number else -2),
             textcoords="offset points",
             color="#404040",
             fontsize="small",
-            **where,
+            **alignment,
         )
     ax.set(xlabel="pair of features", ylabel="wavelength (positions)", yscale="log")
     ax.locator_params("x", integer=True, min_n_ticks=1)
@@ -173,7 +174,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
 
 
 def _lines(ropes: Any) -> list[tuple[str, RoPE, dict[str, str]]]:
-    """Return the label of each embedding, empty for a single one, it, and the style of its line."""
+    """Return label, embedding and line style of each embedding; a single one has the label ""."""
     if isinstance(ropes, RoPE):
         ropes = {"": ropes}
     requirement = "be a RoPE, or a mapping of labels to RoPEs"
@@ -184,28 +185,28 @@ def _lines(ropes: Any) -> list[tuple[str, RoPE, dict[str, str]]]:
     for label, rope in ropes.items():
         if not (isinstance(label, str) and isinstance(rope, RoPE)):
             raise wrong_type("ropes", requirement, f"{type_name(rope)} at {label!r}")
-    # Matplotlib leaves labels that begin with "_" out of its legends.
+    # Matplotlib omits labels that start with "_" from legends.
     labels = (f" {label}" if label.startswith("_") else label for label in ropes)
     return list(zip(labels, ropes.values(), cycle(_STYLES), strict=False))
 
 
-def _scores(rope: RoPE, farthest: int) -> HostArray:
-    """Return distances, and the mean, the smallest and the largest score around each."""
+def _scores(rope: RoPE, max_distance: int) -> HostArray:
+    """Return distances, and the mean, the smallest and the largest score of each block."""
     frequencies, factor = rope.inv_freq, rope.attention_factor**2
-    length = -(-(farthest + 1) // _COLUMNS)
-    # Even steps may have a whole number of cycles. Multiples of the golden ratio do not.
-    shares = np.arange(_MOST_IN_COLUMN) * _GOLDEN_RATIO % 1
+    length = -(-(max_distance + 1) // _COLUMNS)
+    # Steps of one size may be whole numbers of cycles; multiples of the golden ratio are not.
+    fractions = np.arange(_MAX_SAMPLES) * _GOLDEN_RATIO % 1
     columns = []
-    for start in range(0, farthest + 1, length):
-        size = min(length, farthest + 1 - start)
-        few = size <= _MOST_IN_COLUMN
-        distances = start + (np.arange(size) if few else np.floor(shares * size))
+    for start in range(0, max_distance + 1, length):
+        size = min(length, max_distance + 1 - start)
+        is_full = size <= _MAX_SAMPLES
+        distances = start + (np.arange(size) if is_full else np.floor(fractions * size))
         scores = factor * np.mean(np.cos(distances[:, None] * frequencies), axis=1)
         columns.append((distances.mean(), scores.mean(), scores.min(), scores.max()))
     return np.asarray(columns).T  # type: ignore[no-any-return]
 
 
 def _add_legend(ax: "Axes") -> None:
-    """Add a legend if there is anything with a label."""
+    """Add a legend if anything has a label."""
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False)
