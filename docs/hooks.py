@@ -14,6 +14,7 @@ import positional_embeddings.xarray
 from positional_embeddings import plotting, sklearn
 
 EXPLORER = Path(__file__).parent / "explorer"
+MODEL_TYPES = EXPLORER.parents[1] / "src/positional_embeddings/models/model_types.json"
 LONGEST_WORD = 24  # characters of code in a table that stay in one line
 PHONE_BREAK = '<wbr class="phone">'
 NAMES = {
@@ -63,11 +64,12 @@ def _with_breaks(code: re.Match[str]) -> str:
 
 
 def copy_explorer(app: Any, _error: Exception | None) -> None:
-    """Put the explorer, a page without a builder, into a folder of the site."""
+    """Copy the explorer, a page without a build, and its model types into a folder of the site."""
     if EXPLORER.exists():
         skip = shutil.ignore_patterns("node_modules")
         target = Path(app.outdir) / EXPLORER.name
         shutil.copytree(EXPLORER, target, ignore=skip, dirs_exist_ok=True)
+        shutil.copy(MODEL_TYPES, target)
 
 
 def setup(app: Any) -> None:

@@ -1,11 +1,12 @@
-"""The models of the installed transformers, driven to see how they rotate queries and keys.
+"""Rotated queries and keys of the models of the installed transformers.
 
-A model of random weights runs three times: at position 0, which rotates nothing; at other
-positions; and at position 0 with linear layers that put out 1, 2, 3, ..., which shows where
-features of the projections stand in queries and keys. Its attention is replaced by one that
-keeps queries and keys and returns zeros, so that all layers see the same in every run.
+A model with random weights runs three times: at position 0, without rotation; at other positions;
+and at position 0 with linear layers that return 1, 2, 3, ..., which shows the order of the features
+of queries and keys. A replacement of its attention records queries and keys and returns zeros, so
+that the inputs of all layers are equal in every run.
 """
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +20,7 @@ import numpy as np
 _ATTENTION = re.compile("Att|MLA")
 _ROTARY = re.compile("Rotary|RoPE|Rope")
 POSITIONS = np.asarray([0, 1, 3, 10, 50, 200, 700])
-# Where defaults alone do not make a model that runs: what its published configurations have.
+# Values of published configurations, for types whose defaults do not run.
 CHANGES = {
     "deepseek_v2": {"num_experts_per_tok": 2},
     "qwen3_omni_moe_text": {"head_dim": 128},
@@ -59,46 +60,56 @@ def folders():
 
 
 def config_classes(folder):
-    """Return the classes of configurations of a folder, all of them."""
+    """Return all classes of configurations of a folder."""
     from transformers import PreTrainedConfig
 
-    found = []
+    classes = []
     package = importlib.import_module(f"transformers.models.{folder}")
     for path in sorted(Path(package.__path__[0]).glob("configuration_*.py")):
         module = importlib.import_module(f"{package.__name__}.{path.stem}")
-        for value in vars(module).values():
-            own = inspect.isclass(value) and value.__module__ == module.__name__
-            if own and issubclass(value, PreTrainedConfig) and value.model_type:
-                found.append(value)
+        configs = [x for x in _classes_of(module) if issubclass(x, PreTrainedConfig)]
+        classes += [x for x in configs if x.model_type]
     # An old name of a class is a subclass of the same type.
-    old = [value for value in found if value.model_type == super(value, value).model_type]
-    return [value for value in dict.fromkeys(found) if value not in old]
+    old = [value for value in classes if value.model_type == super(value, value).model_type]
+    return [value for value in dict.fromkeys(classes) if value not in old]
+
+
+def _classes_of(module):
+    """Return the classes that a module defines."""
+    values = vars(module).values()
+    return [x for x in values if inspect.isclass(x) and x.__module__ == module.__name__]
+
+
+def class_defaults(config_class):
+    """Return the default values of the fields of a class of configurations."""
+    is_dataclass = dataclasses.is_dataclass(config_class)
+    return {x.name: x.default for x in dataclasses.fields(config_class)} if is_dataclass else {}
 
 
 def configs(folder):
-    """Return each class of configurations with one of its defaults, None where it has none."""
-    found = []
+    """Return pairs of a class of configurations and its default instance, None if it raises."""
+    pairs = []
     for config_class in config_classes(folder):
         try:
             config = config_class(**CHANGES.get(config_class.model_type, {}))
-        except Exception:  # noqa: BLE001 - it checks its own defaults, and refuses them
+        except Exception:  # noqa: BLE001 - some classes refuse their own defaults
             config = None
         else:
-            # Else what differs between layers raises where it is read, even by `hasattr`.
+            # Otherwise, access to values that differ between layers raises, even in `hasattr`.
             config.allow_global_per_layer_attribute_access = True
-        found.append((config_class, config))
-    return found
+        pairs.append((config_class, config))
+    return pairs
 
 
 def code_files(config_class):
     """Return the files of the models of a class of configurations.
 
-    A folder without models has those of another folder, which `AutoModel` makes for it.
+    For a folder without models, this is the file of the class of `AutoModel`.
     """
     import transformers
 
-    others = [getattr(transformers, name) for name in _names_of_others(config_class)[:1]]
-    return _own_code_files(config_class) + [Path(inspect.getfile(other)) for other in others]
+    classes = [getattr(transformers, name) for name in _auto_class_names(config_class)[:1]]
+    return _folder_code_files(config_class) + [Path(inspect.getfile(x)) for x in classes]
 
 
 def code_of(config_class):
@@ -106,27 +117,27 @@ def code_of(config_class):
     return "".join(path.read_text(encoding="utf-8") for path in code_files(config_class))
 
 
-_READS = re.compile(
+_READ_KEY = re.compile(
     r"""(?:config\w*\.|(?:get|has)attr\(\s*[\w.]*config[\w.]*,\s*")(\w+)(?:", (\w[\w.]*)\))?"""
 )
-_CONVERTS = re.compile(r"""(?:self\.|")(\w+)(?:", (\w[\w.]*)\))?""")
+_CLASS_KEY = re.compile(r"""(?:self\.|")(\w+)(?:", (\w[\w.]*)\))?""")
 _LITERALS = {"True": True, "False": False}
 
 
 @cache
-def named(config_class):
-    """Return what the code of a type names like keys of configurations, with their defaults."""
+def named_keys(config_class):
+    """Return the keys that the code of a type reads from configurations, with their defaults."""
     classes = re.split(r"^(?=@|class |def )", code_of(config_class), flags=re.MULTILINE)
     inner = "".join(x for x in classes if not re.match(r"class \w+(For[A-Z]|LMHead)", x))
     files = {inspect.getfile(x) for x in config_class.__mro__ if ".models." in x.__module__}
-    own = "".join(Path(file).read_text(encoding="utf-8") for file in sorted(files))
-    own = re.sub(r'r?""".*?"""', "", own, flags=re.DOTALL)
-    found = {}
-    for name, default in _READS.findall(inner) + _CONVERTS.findall(own):
+    class_code = "".join(Path(file).read_text(encoding="utf-8") for file in sorted(files))
+    class_code = re.sub(r'r?""".*?"""', "", class_code, flags=re.DOTALL)
+    defaults = {}
+    for name, default in _READ_KEY.findall(inner) + _CLASS_KEY.findall(class_code):
         is_number = default.replace(".", "", 1).isdecimal()
         value = float(default) if is_number else _LITERALS.get(default)
-        found[name] = value if found.get(name) is None else found[name]
-    return found
+        defaults[name] = value if defaults.get(name) is None else defaults[name]
+    return defaults
 
 
 def code_modules(config_class):
@@ -135,13 +146,13 @@ def code_modules(config_class):
     return [importlib.import_module(f"transformers.models.{name}") for name in names]
 
 
-def _own_code_files(config_class):
+def _folder_code_files(config_class):
     return sorted(Path(inspect.getfile(config_class)).parent.glob("modeling_*.py"))
 
 
-def _names_of_others(config_class):
-    """Return the names of the classes of models of a folder that has none."""
-    if _own_code_files(config_class):
+def _auto_class_names(config_class):
+    """Return the names of the classes of `AutoModel` for a folder without models."""
+    if _folder_code_files(config_class):
         return []
     from transformers.models.auto import modeling_auto as auto
 
@@ -151,30 +162,27 @@ def _names_of_others(config_class):
 
 
 def has_sections(config):
-    """Tell whether the code of a model speaks of sections of features."""
+    """Return whether the code of a model names sections of features."""
     parameters = getattr(config, "rope_parameters", None)
     return bool(parameters) and "mrope_section" in code_of(type(config))
 
 
 def model_classes(config):
-    """Return the classes of models of a configuration, the plainest first."""
+    """Return the classes of models of a configuration, those without heads first."""
     from torch import nn
     from transformers import PreTrainedModel
 
-    others = _names_of_others(type(config))
-    found = []
-    for module in code_modules(type(config)):
-        for value in vars(module).values():
-            own = inspect.isclass(value) and value.__module__ == module.__name__
-            if (
-                own
-                and issubclass(value, PreTrainedModel)
-                and (value.config_class is type(config) or value.__name__ in others)
-                and value.forward is not nn.Module.forward
-                and "PreTrained" not in value.__name__
-            ):
-                found.append(value)
-    return sorted(found, key=lambda c: (not c.__name__.endswith("Model"), len(c.__name__)))
+    auto_names = _auto_class_names(type(config))
+    classes = [
+        value
+        for module in code_modules(type(config))
+        for value in _classes_of(module)
+        if issubclass(value, PreTrainedModel)
+        and (value.config_class is type(config) or value.__name__ in auto_names)
+        and value.forward is not nn.Module.forward
+        and "PreTrained" not in value.__name__
+    ]
+    return sorted(classes, key=lambda c: (not c.__name__.endswith("Model"), len(c.__name__)))
 
 
 def class_names(config_class):
@@ -182,124 +190,125 @@ def class_names(config_class):
     from transformers import PreTrainedModel
     from transformers.models.auto import modeling_auto as auto
 
-    found = {
+    names = {
         value.__name__
         for module in code_modules(config_class)
-        for value in vars(module).values()
-        if inspect.isclass(value) and value.__module__ == module.__name__
+        for value in _classes_of(module)
         if issubclass(value, PreTrainedModel) and value.config_class is config_class
     }
-    for name, mapping in vars(auto).items():
-        if name.startswith("MODEL_") and name.endswith("_MAPPING_NAMES"):
-            names = mapping.get(config_class.model_type, ())
-            found |= {names} if isinstance(names, str) else {*names}
-    return found
+    for constant, mapping in vars(auto).items():
+        if constant.startswith("MODEL_") and constant.endswith("_MAPPING_NAMES"):
+            mapped = mapping.get(config_class.model_type, ())
+            names |= {mapped} if isinstance(mapped, str) else {*mapped}
+    return names
 
 
 def shrink(config):
-    """Make a configuration small where rotation does not depend on it."""
+    """Reduce sizes of a configuration that do not affect rotation."""
     config.allow_global_per_layer_attribute_access = True
 
-    def put(**values):
+    def set_values(**values):
         for name, value in values.items():
             if getattr(config, name, None) is not None:
-                with suppress(AttributeError):  # a property, made of others
+                with suppress(AttributeError):  # a property
                     setattr(config, name, value)
 
     heads, hidden = (getattr(config, k, None) for k in ("num_attention_heads", "hidden_size"))
     size = getattr(config, "head_dim", None)
     if isinstance(heads, int) and isinstance(hidden, int) and heads > 4 and hidden > 512:
-        own = size is not None and hidden != heads * size
+        is_free = size is not None and hidden != heads * size
+        hidden_size = 256 if is_free else 4 * (size or hidden // heads)
         kv_heads = getattr(config, "num_key_value_heads", None)
-        put(num_attention_heads=4, hidden_size=256 if own else 4 * (size or hidden // heads))
-        put(num_key_value_heads=4 if kv_heads == heads else 2)
-        put(num_kv_heads=4 if getattr(config, "num_kv_heads", None) == heads else 2)
+        set_values(num_attention_heads=4, hidden_size=hidden_size)
+        set_values(num_key_value_heads=4 if kv_heads == heads else 2)
+        set_values(num_kv_heads=4 if getattr(config, "num_kv_heads", None) == heads else 2)
         if getattr(config, "mamba_expand", None) and getattr(config, "mamba_n_heads", None):
-            put(mamba_n_heads=4, mamba_d_head=config.hidden_size * config.mamba_expand // 4)
+            set_values(mamba_n_heads=4, mamba_d_head=config.hidden_size * config.mamba_expand // 4)
     for name, value in list(vars(config).items()):
         if _WIDTHS.search(name):
-            put(**{name: [32] * len(value) if isinstance(value, list) else 32})
+            set_values(**{name: [32] * len(value) if isinstance(value, list) else 32})
         elif name in _EXPERTS and isinstance(value, int) and value > 16:
-            put(**{name: 16})
+            set_values(**{name: 16})
         elif _COUNTS.search(name) and isinstance(value, int):
-            put(**{name: min(value, 2)})
+            set_values(**{name: min(value, 2)})
         elif "vocab_size" in name and isinstance(value, int) and value > 1000:
-            put(**{name: 1000})
+            set_values(**{name: 1000})
         elif name.endswith("_token_id") and isinstance(value, int) and value > 2:
-            put(**{name: 1})
-    put(num_kv_shared_layers=0)
+            set_values(**{name: 1})
+    set_values(num_kv_shared_layers=0)
     layers = getattr(config, "num_hidden_layers", None)
     if isinstance(layers, int):
         kinds = getattr(config, "layer_types", None)
         first = [kinds.index(kind) for kind in set(kinds)] if kinds else [3]
         layers = min(layers, 1 + max(first))
-        put(num_hidden_layers=layers)
+        set_values(num_hidden_layers=layers)
         if kinds:
-            put(layer_types=kinds[:layers])
+            set_values(layer_types=kinds[:layers])
     for name in getattr(type(config), "sub_configs", {}):
         if getattr(config, name, None) is not None:
             shrink(getattr(config, name))
 
 
 class UndrivenError(AssertionError):
-    """No class of models of a configuration runs here; says why."""
+    """No class of models of a configuration runs; the message has the reasons."""
 
 
-def seen(config, *, coordinates=0):
-    """Return what each attention of a small model of a configuration sees.
+def observe(config, *, coordinates=0):
+    """Return (module, (zero, rotated, ramped) of queries and keys, positions) of each attention.
 
-    If no model runs, its attention and its rotary embedding run by themselves.
+    A small model of a configuration runs, or else its rotary embedding and attention alone.
     """
     reasons = []
-    for implementation in ("kept", "eager"):
-        for drive, classes in ((_Whole, model_classes(config)), (_Parts, part_classes(config))):
-            for parts in classes:
-                try:
-                    found = _seen_of(config, drive, parts, implementation, coordinates)
-                except Exception as error:  # noqa: BLE001 - whatever stops a model
-                    reasons.append(f"{parts}: {type(error).__name__}: {error}")
-                else:
-                    if found:
-                        return found
-                    reasons.append(f"{parts}: no attention")
+    for implementation in ("recorded", "eager"):
+        candidates = [(_FullModel, x) for x in model_classes(config)]
+        candidates += [(_ModelParts, x) for x in part_classes(config)]
+        for runner, parts in candidates:
+            try:
+                observed = _observe(config, runner, parts, implementation, coordinates)
+            except Exception as error:  # noqa: BLE001 - models raise many types
+                reasons.append(f"{parts}: {type(error).__name__}: {error}")
+            else:
+                if observed:
+                    return observed
+                reasons.append(f"{parts}: no attention")
     raise UndrivenError("\n".join(reasons))
 
 
 def part_classes(config):
-    """Return pairs of a rotary embedding and an attention that take a configuration."""
+    """Return pairs of classes of a rotary embedding and an attention for a configuration."""
     from torch import nn
 
-    found = []  # as (kind, class, whether it takes this configuration)
+    rotaries, attentions = [], []  # of pairs (class, whether it takes this configuration)
     for module in code_modules(type(config)):
         for value in vars(module).values():
             if not inspect.isclass(value) or not issubclass(value, nn.Module):
                 continue
-            taken = inspect.signature(value.__init__).parameters.get("config")
+            parameter = inspect.signature(value.__init__).parameters.get("config")
             names = inspect.signature(value.forward).parameters
             is_attention = bool(_ATTENTION.search(value.__name__)) and not value.__name__.endswith(
                 "Layer"
             )
-            if taken is None or not (is_attention or _ROTARY.search(value.__name__)):
+            if parameter is None or not (is_attention or _ROTARY.search(value.__name__)):
                 continue
             if not is_attention or "position_embeddings" in names:
-                fits = taken.annotation in (type(config), inspect.Parameter.empty)
-                found.append((is_attention, value, fits))
-    both = []
-    for kind in (False, True):
-        of_kind = [(value, fits) for is_attention, value, fits in found if is_attention is kind]
-        # What takes another configuration counts if there is no choice.
-        both.append([value for value, fits in of_kind if fits or len(of_kind) == 1])
-    return [(rotary, attention) for rotary in both[0] for attention in both[1]]
+                is_typed = parameter.annotation in (type(config), inspect.Parameter.empty)
+                (attentions if is_attention else rotaries).append((value, is_typed))
+
+    def usable(classes):
+        """Return the classes for this configuration, or the only class there is."""
+        return [value for value, is_typed in classes if is_typed or len(classes) == 1]
+
+    return [(rotary, attention) for rotary in usable(rotaries) for attention in usable(attentions)]
 
 
-def _draw(model):
-    """Give a model random weights, the same numbers again and again, which takes no time."""
+def _draw_weights(model):
+    """Set the weights of a model to random numbers, repeated to save time."""
     import torch
 
     torch.manual_seed(0)
-    numbers = torch.randn(2**16 + 1)  # so that no two rows are alike
+    numbers = torch.randn(2**16 + 1)  # an odd size, so that all rows differ
     for name, weight in model.named_parameters():
-        if weight.ndim < 2 or "norm" in name:  # which must not change the order of features
+        if weight.ndim < 2 or "norm" in name:  # norms must not change the order of features
             weight.data = torch.full(weight.shape, float("bias" not in name))
         else:
             repeated = numbers.repeat(weight.numel() // len(numbers) + 1)[: weight.numel()]
@@ -307,36 +316,36 @@ def _draw(model):
     return model.eval().float()
 
 
-class _Whole:
-    """A model, whose rotary embeddings get other positions."""
+class _FullModel:
+    """A model with other positions for its rotary embeddings."""
 
     def __init__(self, config, model_class, coordinates):
         from transformers.initialization import no_init_weights
 
         self.inputs = _inputs(config, model_class)
         with no_init_weights():
-            self.model = _draw(model_class(config))
+            self.model = _draw_weights(model_class(config))
         self.coordinates = coordinates
         rotaries = [m for m in self.model.modules() if "Rotary" in type(m).__name__]
         self.rotaries = [
             m for m in rotaries if "position_ids" in inspect.signature(m.forward).parameters
         ]
         for module in self.rotaries:
-            module.register_forward_pre_hook(self.place, with_kwargs=True)
-        takes = inspect.signature(model_class.forward).parameters
-        self.can_run = bool(self.rotaries) or "position_ids" in takes
+            module.register_forward_pre_hook(self.set_positions, with_kwargs=True)
+        parameters = inspect.signature(model_class.forward).parameters
+        self.can_run = bool(self.rotaries) or "position_ids" in parameters
 
-    def place(self, module, args, kwargs):
+    def set_positions(self, module, args, kwargs):
         import torch
 
         names = list(inspect.signature(module.forward).parameters)
-        given = dict(zip(names, args, strict=False)) | kwargs
-        shape = given["position_ids"].shape
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        shape = arguments["position_ids"].shape
         positions = torch.from_numpy(_positions(shape[-1], self.coordinates) * self.factor)
         if self.coordinates:
             assert shape[0] == len(positions)
             positions = positions[:, None]
-        return (), given | {"position_ids": positions.expand(shape)}
+        return (), arguments | {"position_ids": positions.expand(shape)}
 
     def run(self, factor):
         import torch
@@ -350,10 +359,10 @@ class _Whole:
         return _positions(seq, self.coordinates)
 
 
-class _Parts:
-    """A rotary embedding, and an attention of each type of layers that takes what it returns."""
+class _ModelParts:
+    """A rotary embedding, and an attention for each type of layers, without a model."""
 
-    GRID = (2, 3)  # of patches, where a rotary embedding takes an image
+    GRID = (2, 3)  # patches of an image, for rotary embeddings of images
 
     def __init__(self, config, classes, coordinates):
         import torch
@@ -364,80 +373,82 @@ class _Parts:
         rotary, attention = classes
         names = inspect.signature(attention.__init__).parameters
         types = getattr(config, "layer_types", None) or []
-        known = [x for x in dict.fromkeys(types) if "attention" in x and "linear" not in x]
-        self.types = known if {"layer_idx", "layer_type"} & names.keys() and known else types[:1]
-        self.types = self.types or [None]
+        self.types = types[:1] or [None]
+        if {"layer_idx", "layer_type"} & names.keys():
+            attending = [x for x in dict.fromkeys(types) if "attention" in x and "linear" not in x]
+            self.types = attending or self.types
         attentions = []
         for name in self.types:
-            given = {"layer_idx": types.index(name) if types else 0, "layer_type": name}
-            given = {key: value for key, value in given.items() if key in names}
-            attentions.append(attention(config, **given))
+            arguments = {"layer_idx": types.index(name) if types else 0, "layer_type": name}
+            arguments = {key: value for key, value in arguments.items() if key in names}
+            attentions.append(attention(config, **arguments))
         self.model = nn.ModuleDict({"rotary": rotary(config), "all": nn.ModuleList(attentions)})
-        _draw(self.model)
+        _draw_weights(self.model)
         parts = attentions[0].modules()
         width = next(part.in_features for part in parts if hasattr(part, "in_features"))
-        self.takes = inspect.signature(attention.forward).parameters
-        self.takes_image = "pixel_values" in inspect.signature(rotary.forward).parameters
-        seq = self.GRID[0] * self.GRID[1] if self.takes_image else len(POSITIONS)
-        shape = (seq, width) if "cu_seqlens" in self.takes else (1, seq, width)
+        self.parameters = inspect.signature(attention.forward).parameters
+        self.has_image_input = "pixel_values" in inspect.signature(rotary.forward).parameters
+        seq = self.GRID[0] * self.GRID[1] if self.has_image_input else len(POSITIONS)
+        shape = (seq, width) if "cu_seqlens" in self.parameters else (1, seq, width)
         self.hidden = torch.randn(shape)
 
     def tables(self, factor, layer_type):
         import torch
 
         rotary = self.model["rotary"]
-        if self.takes_image:
+        if self.has_image_input:
             size = self.config.patch_size
             patch = (size, size) if isinstance(size, int) else size
             image = torch.zeros(1, 3, *(n * m for n, m in zip(self.GRID, patch, strict=True)))
             inverse = rotary.inv_freq.clone()
             rotary.inv_freq.mul_(factor)
-            found = rotary(image)
+            tables = rotary(image)
             rotary.inv_freq.copy_(inverse)
-            return found
+            return tables
         positions = torch.from_numpy(_positions(len(POSITIONS), self.coordinates)) * factor
         shapes = [positions.mT, positions.mT[None]] if self.coordinates else [positions[None]]
         names = inspect.signature(rotary.forward).parameters
-        more = {"layer_type": layer_type} if "layer_type" in names else {}
-        for shape in shapes:
+        options = {"layer_type": layer_type} if "layer_type" in names else {}
+        for shaped in shapes:
             with suppress(IndexError, RuntimeError):
-                return rotary(self.hidden, shape, **more)
-        message = "no shape of positions fits"
+                return rotary(self.hidden, shaped, **options)
+        message = "it takes positions of no known shape"
         raise TypeError(message)
 
     def run(self, factor):
         import torch
 
-        more = {name: None for name in ("attention_mask", "past_key_values") if name in self.takes}
-        if "cu_seqlens" in self.takes:
-            more["cu_seqlens"] = torch.tensor([0, len(self.hidden)], dtype=torch.int32)
+        names = {"attention_mask", "past_key_values"} & self.parameters.keys()
+        options = dict.fromkeys(names)
+        if "cu_seqlens" in self.parameters:
+            options["cu_seqlens"] = torch.tensor([0, len(self.hidden)], dtype=torch.int32)
         for name, attention in zip(self.types, self.model["all"], strict=True):
             tables = self.tables(factor, name)
-            attention(self.hidden, position_embeddings=tables, **more)
+            attention(self.hidden, position_embeddings=tables, **options)
 
     def positions(self, seq):
-        if self.takes_image:
-            places = np.stack(np.meshgrid(*map(np.arange, self.GRID), indexing="ij")).reshape(2, -1)
-            return (2 * places + 1) / np.asarray(self.GRID)[:, None] - 1
+        if self.has_image_input:
+            indices = np.indices(self.GRID).reshape(2, -1)
+            return (2 * indices + 1) / np.asarray(self.GRID)[:, None] - 1
         return _positions(seq, self.coordinates)
 
 
-def _seen_of(config, drive, parts, implementation, coordinates):
+def _observe(config, runner, parts, implementation, coordinates):
     import torch
     from torch.overrides import TorchFunctionMode
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
     from transformers.pytorch_utils import Conv1D
 
-    kept = []
+    calls = []
 
-    def keep(module, query, key, value, *_, **__):
-        kept.append([module, *(x.detach().double().numpy() for x in (query, key))])
+    def record(module, query, key, value, *_, **__):
+        calls.append([module, *(x.detach().double().numpy() for x in (query, key))])
         batch, heads, seq, _ = query.shape
         return value.new_zeros(batch, seq, heads, value.shape[-1]), None
 
     class Products(TorchFunctionMode):
-        """Keep the operands of scores, of models that call no replaceable attention."""
+        """Record the operands of scores of models without a replaceable attention."""
 
         def __torch_function__(self, function, types, args=(), kwargs=None):
             result = function(*args, **(kwargs or {}))
@@ -446,17 +457,17 @@ def _seen_of(config, drive, parts, implementation, coordinates):
                 a, b = args[-2:]
                 if a.shape[-2] == b.shape[-1] == len(POSITIONS):
                     a, b = (x.reshape(1, -1, *x.shape[-2:]) for x in (a, b.mT))
-                    kept.append([None, a.double().numpy(), b.double().numpy()])
+                    calls.append([None, a.double().numpy(), b.double().numpy()])
                     return torch.zeros_like(result)
             return result
 
     for function in _functions(config):
-        _count_by(function, chunk_size=8)  # not 64, for 7 tokens
-    ALL_ATTENTION_FUNCTIONS.register("kept", keep)
-    ALL_MASK_ATTENTION_FUNCTIONS.register("kept", ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+        _set_defaults(function, chunk_size=8)  # instead of 64: there are 7 tokens
+    ALL_ATTENTION_FUNCTIONS.register("recorded", record)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("recorded", ALL_MASK_ATTENTION_FUNCTIONS["eager"])
     config._attn_implementation = implementation
-    driven = drive(config, parts, coordinates)
-    if not driven.can_run:
+    model = runner(config, parts, coordinates)
+    if not model.can_run:
         return []
 
     def ramp(_module, _inputs, result):
@@ -465,19 +476,19 @@ def _seen_of(config, drive, parts, implementation, coordinates):
     runs = []
     for factor, ramps in ((0, False), (1, False), (0, True)):
         if ramps:
-            attentions = [m for m in driven.model.modules() if _ATTENTION.search(type(m).__name__)]
+            attentions = [m for m in model.model.modules() if _ATTENTION.search(type(m).__name__)]
             for module in {part for attention in attentions for part in attention.modules()}:
                 if isinstance(module, torch.nn.Linear | Conv1D):
                     module.register_forward_hook(ramp)
-        kept.clear()
+        calls.clear()
         with torch.no_grad(), Products():
-            driven.run(factor)
-        runs.append(list(kept))
-    found = []
-    for at_zero, rotated, ramped in zip(*runs, strict=True):
-        pairs = list(zip(at_zero[1:], rotated[1:], ramped[1:], strict=True))
-        found.append((at_zero[0], pairs, driven.positions(at_zero[1].shape[2])))
-    return found
+            model.run(factor)
+        runs.append(list(calls))
+    observed = []
+    for zero, rotated, ramped in zip(*runs, strict=True):
+        pairs = list(zip(zero[1:], rotated[1:], ramped[1:], strict=True))
+        observed.append((zero[0], pairs, model.positions(zero[1].shape[2])))
+    return observed
 
 
 def _functions(config):
@@ -486,20 +497,20 @@ def _functions(config):
         yield from filter(inspect.isfunction, vars(module).values())
 
 
-def _count_by(function, **sizes):
-    """Change the defaults of a function."""
+def _set_defaults(function, **sizes):
+    """Change the defaults of the parameters of a function that are not keyword-only."""
     function = inspect.unwrap(function)
-    defaults = inspect.signature(function).parameters
-    given = [x for x in defaults.values() if x.default is not x.empty and x.kind != x.KEYWORD_ONLY]
-    if given:
-        function.__defaults__ = tuple(sizes.get(x.name, x.default) for x in given)
+    parameters = inspect.signature(function).parameters.values()
+    parameters = [x for x in parameters if x.default is not x.empty and x.kind != x.KEYWORD_ONLY]
+    if parameters:
+        function.__defaults__ = tuple(sizes.get(x.name, x.default) for x in parameters)
 
 
 def _positions(seq, coordinates):
-    """Return the positions of a sequence: the ones above, or others where it has another length."""
+    """Return the positions of a sequence: `POSITIONS`, or multiples of 40 for another length."""
     positions = POSITIONS if seq == len(POSITIONS) else 40 * np.arange(seq)
-    every = [positions, positions[::-1], positions // 3]
-    return np.stack(every[:coordinates]) if coordinates else positions
+    rows = [positions, positions[::-1], positions // 3]
+    return np.stack(rows[:coordinates]) if coordinates else positions
 
 
 def _inputs(config, model_class):
@@ -518,7 +529,7 @@ def _inputs(config, model_class):
     }
     name = next((name for name in makers if name in parameters), None)
     if name is None:
-        message = f"takes {list(parameters)}"
+        message = f"it takes {list(parameters)}"
         raise TypeError(message)
     inputs = {name: makers[name]()}
     if name == "input_ids" and "attention_mask" in parameters:
@@ -531,43 +542,43 @@ def _inputs(config, model_class):
 
 
 def scores(queries, keys):
-    """Return the products of queries and keys, whose heads serve several of the queries'."""
+    """Return the products of queries and keys; a key head serves a group of query heads."""
     keys = np.repeat(keys, queries.shape[1] // keys.shape[1], axis=1)
     return queries @ np.swapaxes(keys, -1, -2)
 
 
-def in_order(x, ramped):
-    """Put features into the order of the projection."""
+def sort_features(x, ramped):
+    """Return features in the order of the projection."""
     first = ramped[0, :, 0]
     order = np.argsort(first, axis=-1)
-    assert (np.diff(np.sort(first, axis=-1)) > 0).all(), "two features of one value"
+    assert (np.diff(np.sort(first, axis=-1)) > 0).all(), "two features of equal value"
     return np.take_along_axis(x, order[None, :, None, :], axis=-1)
 
 
 def is_equal(rope, pairs, positions):
-    """Tell whether an embedding gives the scores of a model, to 1e-4 of the largest."""
-    size, own = rope.head_size, rope.rotary_dim or rope.head_size
-    mine, theirs = [], []
+    """Return whether an embedding gives the scores of a model, to 1e-4 of the largest score."""
+    size, rotary_dim = rope.head_size, rope.rotary_dim or rope.head_size
+    actual, desired = [], []
     for zero, rotated, ramped in pairs:
         width = zero.shape[-1]
         if size > width or not np.allclose(zero[..., :-size], rotated[..., :-size], atol=1e-6):
             return False
-        # Features that are rotated have the factor at position 0 too.
-        factor = np.where(np.arange(size) < own, rope.attention_factor, 1.0)
-        x = in_order(*(a[..., width - size :] / factor for a in (zero, ramped)))
-        mine.append(rope(x, positions=positions))
-        theirs.append(rotated[..., width - size :])
-    expected = scores(*theirs)
-    return abs(scores(*mine) - expected).max() <= 1e-4 * abs(expected).max()
+        # Rotated features have the factor at position 0, too.
+        factor = np.where(np.arange(size) < rotary_dim, rope.attention_factor, 1.0)
+        x = sort_features(*(a[..., width - size :] / factor for a in (zero, ramped)))
+        actual.append(rope(x, positions=positions))
+        desired.append(rotated[..., width - size :])
+    expected = scores(*desired)
+    return abs(scores(*actual) - expected).max() <= 1e-4 * abs(expected).max()
 
 
 def rotates(pairs):
-    """Tell whether a model rotated at all."""
+    """Return whether a model rotated any feature."""
     return not all(np.allclose(zero, rotated, atol=1e-6) for zero, rotated, _ in pairs)
 
 
 def sections_of(config, parameters):
-    """Return sections of three coordinates, the first of which has the most pairs."""
+    """Return sections of three coordinates, most pairs in the first section."""
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     half = int(size * parameters.get("partial_rotary_factor", 1.0)) // 2
     side = 5 * half // 16

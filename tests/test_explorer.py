@@ -18,12 +18,12 @@ import positional_embeddings as pe
 from oracles import float32_angle_errors
 from positional_embeddings.models.configuration import read_config
 from positional_embeddings.models.hf_config import RotaryConfig
-from positional_embeddings.models.model_types import models
+from positional_embeddings.models.model_types import layer_types, models
 
 ROOT = Path(__file__).parents[1]
 EXPLORER, VECTORS = ROOT / "docs" / "explorer", ROOT / "vectors"
 EXAMPLES = json.loads((EXPLORER / "examples.json").read_text(encoding="utf-8"))
-FACTS = json.loads((EXPLORER / "hf_models.json").read_text(encoding="utf-8"))
+
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8}
 LONG = {"max_position_embeddings": 65_536}
 
@@ -323,7 +323,7 @@ LAYER_MASKS = {
 def cases():
     known = [case({"model_type": name}) for name in models()]
     return {
-        "facts": FACTS,
+        "model_types": {"layer_types": layer_types(), "models": models()},
         "models": [
             *map(example_case, EXAMPLES),
             *known,

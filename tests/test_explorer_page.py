@@ -20,6 +20,7 @@ from positional_embeddings.models.hf_config import RotaryConfig
 pytestmark = pytest.mark.library("playwright", "chromium")
 
 EXPLORER = Path(__file__).parents[1] / "docs" / "explorer"
+MODEL_TYPES = Path(pe.__file__).parent / "models" / "model_types.json"
 EXAMPLES = json.loads((EXPLORER / "examples.json").read_text(encoding="utf-8"))
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -43,6 +44,10 @@ PASTED = {
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
+    def translate_path(self, path):
+        """Serve the model types of the library beside the page, as the site does."""
+        return str(MODEL_TYPES) if path == f"/{MODEL_TYPES.name}" else super().translate_path(path)
+
     def log_message(self, *_):
         """Write nothing."""
 
@@ -110,7 +115,7 @@ def number(x):
     return text.rstrip("0").rstrip(".") if digits else text
 
 
-def facts(page):
+def tile_values(page):
     tiles = page.query_selector_all("#facts dd")
     return {tile.get_attribute("data-fact"): tile.get_attribute("data-value") for tile in tiles}
 
@@ -125,16 +130,16 @@ def rows(page):
 def assert_shows(page, rope):
     """Check the numbers of the page."""
     unscaled = replace(rope, scaling=None)
-    format_value = facts(page)
+    values = tile_values(page)
     slow = int(np.sum(rope.inv_freq * rope.seq_len < 2 * np.pi))
     first = float32_angle_errors(rope.inv_freq, rope.seq_len)[1]
-    assert float(format_value["attention_factor"]) == rope.attention_factor
-    assert float(format_value["base"]) == rope.base
-    assert format_value["layout"] == rope.layout
-    assert int(format_value["head_size"]) == rope.head_size
-    assert int(format_value["seq_len"]) == rope.seq_len
-    assert int(format_value["slow"]) == slow
-    assert format_value["float32_fails"] == ("null" if first is None else str(first))
+    assert float(values["attention_factor"]) == rope.attention_factor
+    assert float(values["base"]) == rope.base
+    assert values["layout"] == rope.layout
+    assert int(values["head_size"]) == rope.head_size
+    assert int(values["seq_len"]) == rope.seq_len
+    assert int(values["slow"]) == slow
+    assert values["float32_fails"] == ("null" if first is None else str(first))
     n = rope.inv_freq.size
     for i, row in enumerate(rows(page)):
         a, b = (i, i + n) if rope.layout == "half" else (2 * i, 2 * i + 1)
@@ -155,7 +160,7 @@ def shown_rope(config, layer=0):
 def test_an_address_that_ends_in_no_text_shows_the_first_model(opened):
     """The page throws no error, which the fixture looks at."""
     model = next(iter(EXAMPLES))
-    assert facts(opened("%")) == facts(opened(model))
+    assert tile_values(opened("%")) == tile_values(opened(model))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -244,7 +249,7 @@ def test_scalings_can_be_tried(opened):
     for name, scaling in scalings.items():
         page.select_option("#scaling", name)
         wait_for_updates(page)
-        assert facts(page)["rope_type"] == name
+        assert tile_values(page)["rope_type"] == name
         assert_shows(page, replace(rope, scaling=scaling, **longer))
     page.select_option("#scaling", "none")
     wait_for_updates(page)

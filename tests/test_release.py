@@ -136,11 +136,11 @@ def test_page_for_the_package_index_has_no_relative_link(address, monkeypatch):
     assert links(page) == expected
 
 
-def test_facts_of_models_are_of_the_version_that_is_tested():
-    """A newer one of constraints.txt asks for `make models`."""
+def test_model_types_are_of_the_version_that_is_tested():
+    """A newer version in constraints.txt requires `make models`."""
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    facts = ROOT / "src/positional_embeddings/models/model_types.json"
-    version = json.loads(facts.read_text(encoding="utf-8"))["transformers"]
+    model_types = ROOT / "src/positional_embeddings/models/model_types.json"
+    version = json.loads(model_types.read_text(encoding="utf-8"))["transformers"]
     assert f"\ntransformers=={version}\n" in constraints, "make models"
 
 

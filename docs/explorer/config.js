@@ -1,8 +1,7 @@
 // Rotary embeddings of a model from its Hugging Face config.json, as the Python library reads it.
 //
-// What the code of each model does is in hf_models.json, a copy of the library's file; its keys are
-// described in src/positional_embeddings/models/model_types.py. Names of keys and arguments are those
-// of the library, and so are the messages of errors.
+// model_types.json is the library's file; src/positional_embeddings/models/model_types.py describes its
+// fields. Keys, arguments and error messages have the names and the words of the library.
 
 import * as checks from "./checks.js";
 import { isObject, isTrue, repr, shown, WrongInput, wrong } from "./checks.js";
@@ -45,9 +44,9 @@ const OTHER_SIZES = {
 
 // What is read of an unknown type, and what its switches are called.
 const UNKNOWN = {
-  own_bases: true,
+  layer_bases: true,
   reads: OWN_KEYS,
-  own: {
+  layer_sizes: {
     full_attention: { head_dim: "global_head_dim" },
     sliding_attention: { head_dim: "swa_head_dim" },
   },
@@ -147,25 +146,25 @@ function textConfig(config, models) {
   if (isTrue(text)) checkClasses(config, config.model_type ?? null, models);
   checkClasses(found, type, models);
   if (type === null) return found;
-  const facts = factsOf(type, models);
-  if (isTrue(facts)) delete found.architectures;
+  const modelType = getModelType(type, models);
+  if (isTrue(modelType)) delete found.architectures;
   // Published parts of a model that are for images have the type of the whole model.
   const part = "patch_size" in found ? "vision" : "text";
-  return { ...found, model_type: facts[part] ?? type };
+  return { ...found, model_type: modelType[part] ?? type };
 }
 
 /** Refuse a configuration whose classes are of another type, and have other code. */
 function checkClasses({ architectures: classes = null }, type, models) {
   if (type !== null && typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
-  const facts = factsOf(String(type), models);
-  if (classes === null || !isTrue(facts)) return;
+  const modelType = getModelType(String(type), models);
+  if (classes === null || !isTrue(modelType)) return;
   if (!Array.isArray(classes)) {
     throw wrong("architectures", "be a list of names of classes", shown(classes));
   }
-  const types = [type, facts.text, facts.vision].filter(Boolean);
+  const types = [type, modelType.text, modelType.vision].filter(Boolean);
   const plain = (name) =>
     String(name).replace(PART_OF_TYPE, "").toLowerCase().replace(/[^a-z0-9]/g, "");
-  const names = types.flatMap((name) => [name, ...(factsOf(name, models).classes ?? [])]);
+  const names = types.flatMap((name) => [name, ...(getModelType(name, models).classes ?? [])]);
   for (const name of classes) {
     if (names.some((begin) => plain(name).startsWith(plain(begin)))) continue;
     const what = `be classes of the model type ${repr(type)}, whose names begin with it`;
@@ -174,7 +173,7 @@ function checkClasses({ architectures: classes = null }, type, models) {
   }
 }
 
-function factsOf(type, models) {
+function getModelType(type, models) {
   return hasOwn(models, type) ? models[type] : {};
 }
 
@@ -182,7 +181,7 @@ function factsOf(type, models) {
 export class Model {
   #knownTypes;
 
-  /** Read a configuration; `facts` is the object of hf_models.json. */
+  /** Read a configuration; `modelTypes` is the object of model_types.json. */
   constructor(config, { models, layer_types: knownTypes }) {
     this.#knownTypes = knownTypes;
     const given = textConfig(config, models);
@@ -191,21 +190,21 @@ export class Model {
       this.type === null
         ? "a configuration without `model_type`"
         : `the model type ${repr(this.type)}`;
-    this.facts = factsOf(String(this.type), models);
-    this.isKnown = isTrue(this.facts);
-    if (!this.isKnown) this.facts = UNKNOWN;
-    this.defaults = this.facts.defaults ?? {};
+    this.modelType = getModelType(String(this.type), models);
+    this.isKnown = isTrue(this.modelType);
+    if (!this.isKnown) this.modelType = UNKNOWN;
+    this.defaults = this.modelType.defaults ?? {};
     this.#checkSizes(given);
-    for (const [name, key] of Object.entries(this.facts.names ?? {})) {
+    for (const [name, key] of Object.entries(this.modelType.names ?? {})) {
       if (hasOwn(given, key)) given[name] = given[key];
     }
     this.published = { ...given, ...nested(given) };
-    const { reads = ["head_dim"] } = this.facts;
+    const { reads = ["head_dim"] } = this.modelType;
     const isRead = ([key]) => !OWN_KEYS.includes(key) || reads.includes(key);
     const read = Object.fromEntries(Object.entries(this.published).filter(isRead));
     // null takes the place of a default, but is no base and no share.
     const rotary = [...BASES, ...SHARES, ...PARAMETERS];
-    const defaults = { ...this.facts.attention?.defaults, ...this.defaults };
+    const defaults = { ...this.modelType.attention?.defaults, ...this.defaults };
     const plain = Object.entries(defaults).filter(([key]) => !rotary.includes(key));
     this.config = withoutNull({ ...Object.fromEntries(plain), ...read });
     this.#check();
@@ -215,7 +214,7 @@ export class Model {
 
   /** Refuse sizes under the names of another format. */
   #checkSizes(published) {
-    const { names = {} } = this.facts;
+    const { names = {} } = this.modelType;
     const ofType = Object.values(names);
     const others = [];
     const missing = [];
@@ -234,18 +233,18 @@ export class Model {
   }
 
   #check() {
-    const { config, facts } = this;
+    const { config, modelType } = this;
     // The code of most models that are known does not read it, whatever it says.
-    const isRead = !this.isKnown || "optional" in facts;
-    const usual = "optional" in facts ? "no" : "rope";
+    const isRead = !this.isKnown || "optional" in modelType;
+    const usual = "optional" in modelType ? "no" : "rope";
     let kind = isRead ? (config.position_embedding_type ?? usual) : usual;
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
-    if ("unrotated" in facts) kind = "no rotary";
+    if ("unrotated" in modelType) kind = "no rotary";
     const rotary = Object.keys(this.published).filter(isRotary);
-    let { refused } = facts;
+    let { refused } = modelType;
     if (kind !== "rope" && kind !== "rotary") {
       refused = `it has ${kind} positions, so leave its queries and keys as they are`;
-      if ("unrotated" in facts && rotary.length) {
+      if ("unrotated" in modelType && rotary.length) {
         refused = `transformers does not rotate, but code that reads ${repr(rotary)} may`;
       }
     }
@@ -255,13 +254,13 @@ export class Model {
     for (const key of [...BASES, ...this.#keysOfBases()]) {
       if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
     }
-    this.shareKeys = this.isKnown ? (facts.share_keys ?? ["partial_rotary_factor"]) : SHARES;
+    this.shareKeys = this.isKnown ? (modelType.share_keys ?? ["partial_rotary_factor"]) : SHARES;
     for (const key of this.shareKeys) if (hasOwn(config, key)) checks.share(key, config[key]);
   }
 
   /** Refuse keys that the code names, where they are not as they were compared. */
   #checkKeys(what) {
-    const { attention = {}, named: ofType = {} } = this.facts;
+    const { attention = {}, named: ofType = {} } = this.modelType;
     const values = { ...attention.defaults, ...this.published };
     // Code that all types share reads the first one.
     const named = { ...((attention.is_causal ?? true) ? { is_causal: true } : {}), ...ofType };
@@ -291,20 +290,20 @@ export class Model {
     if (compared.some(isSame)) return;
     const expected = compared.map(repr).join(" or ");
     const otherwise = `With another value its ${what} may differ: make layers by hand.`;
-    const hint = ` ${this.facts.attention?.advice?.[key] ?? otherwise}`;
+    const hint = ` ${this.modelType.attention?.advice?.[key] ?? otherwise}`;
     throw wrong(key, `be ${expected}, with which ${this.name} was compared`, shown(value), hint);
   }
 
   /** Tell whether the configuration does not switch rotation off. */
   #isOn() {
-    const [key, usual] = this.facts.rotary_switch ?? ["", true];
+    const [key, usual] = this.modelType.rotary_switch ?? ["", true];
     const isOn = this.config[key] ?? usual;
     if (![0, 1, true, false].includes(isOn)) throw wrong(key, "be true or false", shown(isOn));
     return Boolean(isOn);
   }
 
   #keysOfBases() {
-    return Object.values(this.facts.bases ?? {}).flatMap((label) => label.slice(1));
+    return Object.values(this.modelType.bases ?? {}).flatMap((label) => label.slice(1));
   }
 
   /** Return the rotary parameters as the configuration has them, or the default ones. */
@@ -312,7 +311,7 @@ export class Model {
     for (const key of PARAMETERS) {
       const given = this.config[key] ?? {};
       if (!isObject(given)) throw wrong(key, "be a dict", repr(given));
-      const { bases, scaled } = this.facts;
+      const { bases, scaled } = this.modelType;
       const isFlat = bases && !Object.keys(given).some((name) => hasOwn(bases, name));
       if (isTrue(given) && isFlat && !(key === "rope_scaling" && scaled)) {
         const names = repr(Object.keys(bases).sort());
@@ -355,14 +354,14 @@ export class Model {
     return types.slice(0, count ?? types.length).map((type, i) => {
       const own = { num_attention_heads: heads[i], ...sizes[i] };
       const found = SIZES.map((name) => {
-        const key = this.#chosen(this.facts.own?.[type]?.[name] ?? null);
+        const key = this.#chosen(this.modelType.layer_sizes?.[type]?.[name] ?? null);
         const size = (hasOwn(own, name) ? own[name] : this.config[key]) ?? null;
         return size === null ? null : checks.featureCount(key ?? name, size);
       });
       return {
         type,
         rotates: isTrue(flags[i]) && this.isRotary && this.#rotates(type),
-        base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
+        base: "layer_bases" in this.modelType ? (bases[i] ?? null) : null,
         headSize: found[1],
       };
     });
@@ -390,9 +389,9 @@ export class Model {
 
   /** Return the types of layers that the configuration lists, by their newest names. */
   #layerTypes() {
-    const { bases = {}, rotates = [] } = this.facts;
+    const { bases = {}, rotates = [] } = this.modelType;
     const layers = this.#knownTypes;
-    const known = [...layers.known, ...this.labels, ...Object.keys(bases), ...rotates];
+    const known = [...layers.names, ...this.labels, ...Object.keys(bases), ...rotates];
     for (const [key, meanings] of Object.entries(layers.lists)) {
       const listed = this.#listed(key).map((name) => first(meanings, [name], name));
       const types = listed.map((name) => first(layers.new_names, [name], name));
@@ -427,7 +426,7 @@ export class Model {
 
   /** Return the types of layers by a rule of their attention, if the configuration lists none. */
   #attentionTypes(count) {
-    const { first: key, layers = {}, types } = this.facts.attention ?? {};
+    const { first: key, layers = {}, types } = this.modelType.attention ?? {};
     if (key) {
       const given = checks.nonNegativeInteger(key, this.needed(key));
       const from = this.#isWindowed() ? given : count;
@@ -440,7 +439,7 @@ export class Model {
   }
 
   #defaultTypes(count, allOfThem) {
-    const { types: rule, bases, rotates = [] } = this.facts;
+    const { types: rule, bases, rotates = [] } = this.modelType;
     const types = rule ? this.#typesBy(rule, count) : [];
     if (types.length && (allOfThem || types.some((type) => this.#rotates(type)))) return types;
     let names = bases ? Object.keys(bases) : this.labels;
@@ -451,21 +450,23 @@ export class Model {
 
   /** Return the types of layers by a rule. */
   #typesBy(rule, count) {
-    const { key = "key", at_key: atKey = "at_key" } = rule;
-    const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
-    const at = checks.integer(atKey, this.config[atKey] ?? rule.at);
-    let others = this.#listed(rule.flags ?? "");
-    if (!others.length) others = Array.from({ length: count }, (_, i) => (i - at) % every !== 0);
-    const types = others.map((isOther) => (isTrue(isOther) ? rule.others : rule.type));
-    return [...types.slice(0, -1), rule.last ?? types.at(-1)];
+    const { period_key: periodKey = "period_key", offset_key: offsetKey = "offset_key" } = rule;
+    const period = checks.positiveInteger(periodKey, this.config[periodKey] ?? rule.period);
+    const offset = checks.integer(offsetKey, this.config[offsetKey] ?? rule.offset);
+    let flags = this.#listed(rule.flags_key ?? "");
+    if (!flags.length) flags = Array.from({ length: count }, (_, i) => (i - offset) % period !== 0);
+    const types = flags.map((flag) => (isTrue(flag) ? rule.other_type : rule.type));
+    return [...types.slice(0, -1), rule.last_type ?? types.at(-1)];
   }
 
   #rotates(type) {
     const own = hasOwn(this.given, String(type)) ? this.given[String(type)] : this.given;
     if (own === null) return false;
-    const { facts } = this;
-    let types = facts.rotates ?? [null, ...ATTENTION_LAYERS, ...this.labels];
-    if ("windowless" in facts && !hasOwn(this.config, "sliding_window")) types = facts.windowless;
+    const { modelType } = this;
+    let types = modelType.rotates ?? [null, ...ATTENTION_LAYERS, ...this.labels];
+    if ("windowless" in modelType && !hasOwn(this.config, "sliding_window")) {
+      types = modelType.windowless;
+    }
     if (types.includes(type)) return true;
     if ([null, ...ATTENTION_LAYERS, ...WITHOUT_QUERIES].includes(type)) return false;
     const known = [...ATTENTION_LAYERS, ...WITHOUT_QUERIES, ...types].filter((x) => x !== null);
@@ -487,9 +488,9 @@ export class Model {
     let kind = parameters.rope_type || parameters.type || "default";
     kind = hasOwn(OTHER_NAMES, kind) ? OTHER_NAMES[kind] : kind;
     const name = "rope_type" in parameters ? "rope_type" : "type";
-    const { axial, ignored = [], more_parameters: ofTypes = {} } = this.facts;
+    const { axial, ignored = [], more_parameters: ofTypes = {} } = this.modelType;
     if (layoutNames(layout).includes(kind)) kind = "default";
-    const scalings = "has_scaling" in this.facts ? [] : Object.keys(SCALINGS);
+    const scalings = "has_scaling" in this.modelType ? [] : Object.keys(SCALINGS);
     const types = axial ? ["axial", "default"] : [...WITHOUT_SCALING, ...scalings].sort();
     if (!types.includes(kind)) throw wrong(name, `be one of ${repr(types)}`, repr(kind));
     const options = hasOwn(SCALINGS, kind) ? SCALINGS[kind].options : null;
@@ -525,7 +526,7 @@ export class Model {
    * where the attention of the model is not known, or a key could change it.
    */
   scores(layer) {
-    const { attention } = this.facts;
+    const { attention } = this.modelType;
     if (!attention || attention.refused || !this.#knowsAttention()) return null;
     const seen = this.seenBy(layer);
     if (!seen) return null;
@@ -538,7 +539,7 @@ export class Model {
 
   /** Return the factor on the scores, with all that the code of the model multiplies. */
   #scale(layer, size) {
-    let { scale = null, times, has_mscale: hasMscale } = this.facts.attention;
+    let { scale = null, times, has_mscale: hasMscale } = this.modelType.attention;
     if (Array.isArray(scale)) {
       const [key, power] = scale;
       const given = this.#number(key);
@@ -552,7 +553,7 @@ export class Model {
 
   /** Return what is known of what a layer sees, null if it has no attention. */
   seenBy({ type }) {
-    const { layers = {} } = this.facts.attention ?? {};
+    const { layers = {} } = this.modelType.attention ?? {};
     const kinds = [String(type), ""].filter((kind) => hasOwn(layers, kind));
     return layers[kinds.find((kind) => [null, "full_attention", kind].includes(type))];
   }
@@ -567,7 +568,7 @@ export class Model {
   }
 
   #isWindowed() {
-    const { switch: key } = this.facts.attention;
+    const { switch: key } = this.modelType.attention;
     return key === undefined || checks.boolean(key, this.needed(key));
   }
 
@@ -589,7 +590,7 @@ export class Model {
   }
 
   #seqLen(given, kind) {
-    const longest = this.config[LENGTH] ?? ("axial" in this.facts ? PATCHES : null);
+    const longest = this.config[LENGTH] ?? ("axial" in this.modelType ? PATCHES : null);
     let reason = kind === "longrope" ? "LongRoPE has other frequencies for long sequences" : "";
     if (longest === null) reason = `the configuration has no ${repr(LENGTH)}`;
     else checks.positionCount(LENGTH, longest);
@@ -600,11 +601,11 @@ export class Model {
   }
 
   #rotaryDim(kind, headSize, share) {
-    const { config, facts, defaults } = this;
+    const { config, modelType, defaults } = this;
     if (kind === "proportional") return headSize;
     const key = share === 1 ? "rotary_dim" : "partial_rotary_factor";
     const isPartial = share !== 1 || hasOwn(config, "rotary_dim");
-    if (isPartial && this.isKnown && !("share" in facts) && !("rotary_dim" in defaults)) {
+    if (isPartial && this.isKnown && !("share" in modelType) && !("rotary_dim" in defaults)) {
       const what = `be left out for ${repr(this.type)}, which rotates all features`;
       throw wrong(key, what, shown(config[key] ?? share));
     }
@@ -624,9 +625,9 @@ export class Model {
 
   #sections(parameters) {
     const { mrope_interleaved: strided } = parameters;
-    const sections = parameters.mrope_section ?? this.facts.mrope_section ?? null;
+    const sections = parameters.mrope_section ?? this.modelType.mrope_section ?? null;
     if (sections === null) return {};
-    let order = this.facts.sections ?? "contiguous";
+    let order = this.modelType.sections ?? "contiguous";
     if (order === "unknown") {
       throw new WrongInput(
         `\`mrope_section\` of ${repr(this.type)} has an order that is not known here.`,
@@ -641,13 +642,13 @@ export class Model {
   }
 
   #layout() {
-    const { config, facts } = this;
+    const { config, modelType } = this;
     const flag = config.rope_interleave ?? null;
     if (flag !== null && typeof flag !== "boolean") {
       throw wrong("rope_interleave", "be True, False or None", shown(flag));
     }
-    if (flag !== null && "interleave" in facts) return flag ? "interleaved" : "half";
-    if ("layout" in facts) return facts.layout;
+    if (flag !== null && "interleave" in modelType) return flag ? "interleaved" : "half";
+    if ("layout" in modelType) return modelType.layout;
     let advice = "pass layout='half' or layout='interleaved', whichever its code has";
     if (this.type === null && "patch_size" in config) {
       advice = "pass `config | {'model_type': ...}` with the type of its model";
@@ -659,16 +660,16 @@ export class Model {
     if (!this.isKnown && isTrue(config.architectures)) {
       advice += `; its architectures are ${shown(config.architectures)}`;
     }
-    throw new WrongInput(`the layout of ${this.name} is not known: ${facts.ask ?? advice}.`);
+    throw new WrongInput(`the layout of ${this.name} is not known: ${modelType.ask ?? advice}.`);
   }
 
   /** Return the rotary parameters of a layer, with defaults, without null. */
   #parameters(layer) {
-    const { config, facts, defaults, labels } = this;
-    const bases = facts.bases ?? {};
+    const { config, modelType, defaults, labels } = this;
+    const bases = modelType.bases ?? {};
     const names = isTrue(bases) ? Object.keys(bases) : labels;
     let otherwise = defaults.rope_theta ?? 10_000;
-    let keys = facts.base_keys ?? BASES;
+    let keys = modelType.base_keys ?? BASES;
     let { given } = this;
     if (names.length) {
       if (!names.includes(layer.type)) {
@@ -676,7 +677,7 @@ export class Model {
       }
       if (isTrue(bases)) [otherwise, ...keys] = bases[layer.type];
       if (labels.length) given = given[layer.type] ?? {};
-      else if (!(facts.scaled ?? []).includes(layer.type)) given = {};
+      else if (!(modelType.scaled ?? []).includes(layer.type)) given = {};
     } else if (hasOwn(config, ORIGINAL)) {
       // Of two values, the outer one counts.
       given = { ...given, [ORIGINAL]: config[ORIGINAL] };

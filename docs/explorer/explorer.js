@@ -42,7 +42,7 @@ const REMEDIES = {
   "config | {'model_type': ...}": "Add `model_type` to the text in this page.",
 };
 
-const state = { facts: {}, examples: {}, model: null, layers: [], kind: 0, changes: {} };
+const state = { modelTypes: {}, examples: {}, model: null, layers: [], kind: 0, changes: {} };
 
 // What is computed.
 
@@ -59,7 +59,7 @@ function argumentsOf(layer) {
   return state.model.arguments(layer, length, state.changes.layout || null);
 }
 
-const isAxial = () => "axial" in state.model.facts;
+const isAxial = () => "axial" in state.model.modelType;
 
 /** Return all layers; of a configuration without their number, or their types, one of each kind. */
 function layersOf(model) {
@@ -131,7 +131,7 @@ function show() {
 
 function render() {
   if (!state.model) {
-    const model = new Model(parse(find("#config").value), state.facts);
+    const model = new Model(parse(find("#config").value), state.modelTypes);
     state.layers = layersOf(model);
     state.model = model;
   }
@@ -624,8 +624,9 @@ function followSite() {
 
 async function start() {
   const load = async (name) => (await fetch(new URL(name, import.meta.url))).json();
-  const [facts, examples] = await Promise.all([load("hf_models.json"), load("examples.json")]);
-  Object.assign(state, { facts, examples });
+  const files = ["model_types.json", "examples.json"];
+  const [modelTypes, examples] = await Promise.all(files.map(load));
+  Object.assign(state, { modelTypes, examples });
   followSite();
   makeControls();
   listen();

@@ -1,4 +1,4 @@
-"""Which configurations of Hugging Face are read, and which are refused.
+"""Configurations of Hugging Face that are read, and that are refused.
 
 `test_model_types.py` compares every model of transformers with its own code.
 """
@@ -48,9 +48,9 @@ def test_layouts(model_type, layout):
     config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
     config["rope_parameters"] = {"rope_type": "default"}
     expected = RoPE(64, 8192, 1e4, layout=layout)
-    facts = get_model_type(get_model_type(model_type).text or model_type)
-    config |= {"qk_rope_head_dim": 64} if "qk_rope_head_dim" in facts.reads else {}
-    if facts.mrope_section:
+    description = get_model_type(get_model_type(model_type).text or model_type)
+    config |= {"qk_rope_head_dim": 64} if "qk_rope_head_dim" in description.reads else {}
+    if description.mrope_section:
         config["rope_parameters"] |= {"mrope_section": [8, 12, 12]}
         order = {"sections": (8, 12, 12), "section_order": "contiguous"}
         expected = RoPE(64, 8192, 1e4, layout=layout, **order)
@@ -59,17 +59,17 @@ def test_layouts(model_type, layout):
         config["rope_parameters"] |= {"mrope_section": [8, 4, 4]}
         expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout, sections=(8, 4, 4))
     assert RoPE.from_hf_config(config) == expected
-    # The text's model is the one that counts.
+    # The text model has priority.
     assert RoPE.from_hf_config({"model_type": "any", "text_config": config}) == expected
 
 
 def test_shares_that_a_model_does_not_read_are_refused():
-    """Llama's code rotates all features, whatever its configuration says."""
+    """Llama's code rotates all features, for any configuration."""
     assert RoPE.from_hf_config(LLAMA | {"rope_pct": 0.25, "rotary_dim": 32}) == RoPE(64, 8192)
     with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
         RoPE.from_hf_config(LLAMA | {"partial_rotary_factor": 0.5})
-    whole = {"rope_parameters": {"partial_rotary_factor": 1.0}}
-    assert RoPE.from_hf_config(LLAMA | whole) == RoPE(64, 8192)
+    parameters = {"rope_parameters": {"partial_rotary_factor": 1.0}}
+    assert RoPE.from_hf_config(LLAMA | parameters) == RoPE(64, 8192)
     phi = LLAMA | {"model_type": "phi3", "partial_rotary_factor": 0.75}
     assert RoPE.from_hf_config(phi) == RoPE(64, 8192, rotary_dim=48)
     ours = LLAMA | {"model_type": "ours", "rotary_dim": 32}
@@ -84,13 +84,13 @@ def test_models_without_rotation(model_type):
             RoPE.from_hf_config(config, **options)
 
 
-@pytest.mark.parametrize("given", [{}, {"model_type": None}, {"model_type": "my_model"}])
+@pytest.mark.parametrize("values", [{}, {"model_type": None}, {"model_type": "my_model"}])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_unknown_models_need_a_layout(given, layout):
-    assert RoPE.from_hf_config(SIZES | given, layout=layout) == RoPE(64, 8192, layout=layout)
+def test_unknown_models_need_a_layout(values, layout):
+    assert RoPE.from_hf_config(SIZES | values, layout=layout) == RoPE(64, 8192, layout=layout)
     assert RoPE.from_hf_config(LLAMA, layout=None) == RoPE(64, 8192)
     with pytest.raises(ValueError, match="is not known: pass layout='half' or layout='interl"):
-        RoPE.from_hf_config(SIZES | given)
+        RoPE.from_hf_config(SIZES | values)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_flag_decides_where_the_model_reads_it():
 
 
 def test_dynamic_starts_from_the_longest_context():
-    """Where there is an original length too, which transformers ignores."""
+    """As in transformers, an original length is ignored."""
     parameters = {
         "rope_type": "dynamic",
         "factor": 8.0,
@@ -188,10 +188,10 @@ def test_rope_scaling_comes_before_rope_parameters():
     assert RoPE.from_hf_config(config).base == 7
 
 
-@pytest.mark.parametrize("given", [{}, {"layer_types": ["sliding_attention", "full_attention"]}])
+@pytest.mark.parametrize("values", [{}, {"layer_types": ["sliding_attention", "full_attention"]}])
 @pytest.mark.parametrize("layer_type", [None, "full_attention", "sliding_attention"])
-def test_one_type_of_parameters_is_that_of_all_layers(given, layer_type):
-    config = {"model_type": "qwen2"} | SIZES | given
+def test_one_type_of_parameters_is_that_of_all_layers(values, layer_type):
+    config = {"model_type": "qwen2"} | SIZES | values
     assert RoPE.from_hf_config(config, layer_type=layer_type) == RoPE(64, 8192)
 
 
@@ -232,7 +232,7 @@ def test_layers_are_those_of_the_period():
         ropes = RoPE.layers_from_hf_config(config | {"sliding_window_pattern": period}, 99)
         bases = [1e6 if (i + 1) % period == 0 else 1e4 for i in range(8)]
         assert [rope.base for rope in ropes] == bases
-        assert len(set(map(id, ropes))) == 2  # alike layers share one
+        assert len(set(map(id, ropes))) == 2  # equal layers share one
     with pytest.raises(ValueError, match="`sliding_window_pattern` must be a positive integer"):
         RoPE.layers_from_hf_config(config | {"sliding_window_pattern": 0})
     # The last layer of Gemma 4 sees the whole sequence, with larger heads.
@@ -261,8 +261,8 @@ def test_layers_by_their_lists():
     bases = {"layer_rope_theta": [5e5, 0, 1e4]}
     expected = [RoPE(64, 8192, 5e5), None, rope]
     for name in ("granite_swa", "ours"):
-        given = config | bases | {"model_type": name}
-        assert RoPE.layers_from_hf_config(given, layout="half") == expected
+        values = config | bases | {"model_type": name}
+        assert RoPE.layers_from_hf_config(values, layout="half") == expected
     config = SIZES | {"num_hidden_layers": 2, "rope_parameters": {"full_attention": {"factor": 2}}}
     message = "the configuration must have 'layer_types': pass `config | {'layer_types': ...}`."
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -272,7 +272,7 @@ def test_layers_by_their_lists():
 
 
 @pytest.mark.parametrize(
-    ("model_type", "given"),
+    ("model_type", "values"),
     [
         ("lfm2", {"full_attn_idxs": [1]}),
         ("lfm2", {"layer_types": ["conv", "full_attention", "conv"]}),
@@ -284,11 +284,11 @@ def test_layers_by_their_lists():
         (None, {"block_types": ["recurrent", "attention"]}),
     ],
 )
-def test_lists_of_layers(model_type, given):
-    config = {"model_type": model_type, "num_hidden_layers": 3, "head_dim": 80} | given
+def test_lists_of_layers(model_type, values):
+    config = {"model_type": model_type, "num_hidden_layers": 3, "head_dim": 80} | values
     ropes = RoPE.layers_from_hf_config(config, 9, layout="half")
     assert [rope is not None for rope in ropes] == [False, True, False]
-    if "hybrid_override_pattern" in given:  # as long as the model has layers
+    if "hybrid_override_pattern" in values:  # as long as the model has layers
         config = {key: x for key, x in config.items() if key != "num_hidden_layers"}
         assert RoPE.layers_from_hf_config(config, 9, layout="half") == ropes
     assert RoPE.from_hf_config(config, 9, layout="half").head_size == 80
@@ -296,14 +296,14 @@ def test_lists_of_layers(model_type, given):
 
 def test_lists_of_layers_of_wrong_kinds():
     config = {"num_hidden_layers": 3, "head_dim": 80}
-    for given in ({"attn_type_list": [0, 1, 2]}, {"hybrid_override_pattern": "M*x"}):
-        (key,) = given
+    for values in ({"attn_type_list": [0, 1, 2]}, {"hybrid_override_pattern": "M*x"}):
+        (key,) = values
         with pytest.raises(ValueError, match=f"`{key}` must hold types of layers that are known"):
-            RoPE.layers_from_hf_config(config | given, 9, layout="half")
-    for given in ({"layer_types": "full"}, {"full_attn_idxs": 3}):
-        (key,) = given
+            RoPE.layers_from_hf_config(config | values, 9, layout="half")
+    for values in ({"layer_types": "full"}, {"full_attn_idxs": 3}):
+        (key,) = values
         with pytest.raises(TypeError, match=f"`{key}` must be a list with an entry for each"):
-            RoPE.layers_from_hf_config(config | given, 9, layout="half")
+            RoPE.layers_from_hf_config(config | values, 9, layout="half")
 
 
 def test_a_published_configuration_of_gpt_j():
@@ -313,7 +313,7 @@ def test_a_published_configuration_of_gpt_j():
 
 
 def test_parts_for_images_with_the_type_of_the_whole_model():
-    """Published vision configurations of Qwen3-VL have it, and the ones of Qwen2.5-VL have none."""
+    """Published vision configurations of Qwen3-VL have that type, of Qwen2.5-VL no type."""
     vision = {"model_type": "qwen3_vl", "depth": 27, "hidden_size": 1152, "num_heads": 16}
     axial = {"sections": (18, 18), "section_frequencies": "restart"}
     config = {"model_type": "qwen3_vl", "vision_config": vision | {"patch_size": 16}}
@@ -337,8 +337,8 @@ def test_types_of_layers_without_parameters():
     config = {"layer_types": list(parameters), "rope_parameters": parameters}
     config["num_hidden_layers"] = 2
     for model_type in ("beam", "ours"):
-        given = SIZES | config | {"model_type": model_type}
-        assert RoPE.layers_from_hf_config(given, layout="half") == [RoPE(64, 8192, 7), None]
+        values = SIZES | config | {"model_type": model_type}
+        assert RoPE.layers_from_hf_config(values, layout="half") == [RoPE(64, 8192, 7), None]
     config["layer_types"] = ["chunked_attention"] * 2
     with pytest.raises(ValueError, match=r"must be one of \['sliding_attention'\], got 'chunked"):
         RoPE.layers_from_hf_config(SIZES | config, layout="half")
@@ -460,8 +460,8 @@ def test_an_object_is_not_printed(tmp_path):
 def test_a_file_that_is_no_json_is_named(tmp_path, content, reason):
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    what = f"`config` must be a dict or the path of a JSON object, got {str(path)!r}, which is no"
-    with pytest.raises(ValueError, match=re.escape(what)) as caught:
+    message = f"`config` must be a dict or the path of a JSON object, got {str(path)!r}, which is"
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
         RoPE.from_hf_config(path)
     assert type(caught.value) is ValueError
     assert re.search(reason, str(caught.value))
@@ -502,7 +502,7 @@ PARAMETERS = {
     },
     "proportional": {"partial_rotary_factor": 0.5},
 }
-# What a key is called in errors that it has together with others.
+# Names of keys in errors about several keys.
 OTHER_NAMES = {
     "rope_theta": "`base` must (be above 1 for YaRN|give finite frequencies)",
     "rotary_pct": r"int\(head_dim \* partial_rotary_factor\)",
@@ -511,7 +511,7 @@ OTHER_NAMES = {
 
 
 def numbers_of_configurations():
-    """Yield a model type, the parameters, and the key of a number in one of the two."""
+    """Yield a model type, parameters, and the key of a number in the parameters or outside."""
     shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "minimax_m2"}
     for kind, numbers in PARAMETERS.items():
         parameters = {"rope_type": kind, "original_max_position_embeddings": 2048} | numbers
@@ -543,15 +543,15 @@ def test_each_number_is_read_or_refused_by_its_name(model_type, parameters, key)
 
 
 def test_places_of_patches():
-    """Rows and columns rotate as many pairs each, with all frequencies or every other one."""
+    """Rows and columns rotate equal numbers of pairs, with all frequencies or every second one."""
     config = {"hidden_size": 64, "num_attention_heads": 2, "model_type": "pixtral"}
     rope = RoPE.from_hf_config(config)
-    places = grid_positions((3, 4))
+    positions = grid_positions((3, 4))
     x = np.random.default_rng(0).standard_normal((32, 12))
-    rotated = rope(x, positions=places)
+    rotated = rope(x, positions=positions)
     for pair in range(16):
         frequency = 10_000 ** -((2 * (pair % 8) + pair // 8) / 16)
-        angle = places[pair // 8] * frequency
+        angle = positions[pair // 8] * frequency
         a, b = x[pair], x[pair + 16]
         np.testing.assert_allclose(rotated[pair], a * np.cos(angle) - b * np.sin(angle))
     vision = {"model_type": "qwen2_vl_vision", "embed_dim": 64, "num_heads": 2}

@@ -14,8 +14,8 @@ LLAMA = HEAD | {"model_type": "llama", "num_hidden_layers": 2}
 
 def of_type(model_type):
     """Return the configuration of a model of two layers, with the keys that its type reads."""
-    own = {} if "head_dim" in get_model_type(model_type).reads else {"head_dim"}
-    return {key: x for key, x in LLAMA.items() if key not in own} | {"model_type": model_type}
+    unread = {} if "head_dim" in get_model_type(model_type).reads else {"head_dim"}
+    return {key: x for key, x in LLAMA.items() if key not in unread} | {"model_type": model_type}
 
 
 def layers(config, **options):
@@ -42,7 +42,7 @@ def test_rotation_that_a_configuration_switches_off():
     assert layers(ours | {"use_rotary_pos_emb": True}, layout="half") == [RoPE(64, 8192)] * 2
 
 
-# Keys that published files of some type have, with values that would turn something.
+# Keys of published files, with values that would have an effect.
 PUBLISHED = {
     "alibi": True,
     "attention_multiplier": 0.1,
@@ -83,10 +83,10 @@ PUBLISHED = {
 def test_keys_that_no_code_of_a_type_names_turn_nothing(model_type):
     config = LLAMA | {"model_type": model_type, "num_attention_heads": 4}
     config |= {"num_key_value_heads": 2}
-    own = ("max_window_layers", "use_sliding_window") if model_type == "qwen3" else ()
-    given = {key: value for key, value in PUBLISHED.items() if key not in own}
+    read = ("max_window_layers", "use_sliding_window") if model_type == "qwen3" else ()
+    values = {key: value for key, value in PUBLISHED.items() if key not in read}
     for function in (attention_layers, layers, RoPE.from_hf_config):
-        assert function(config | given) == function(config)
+        assert function(config | values) == function(config)
 
 
 def test_sizes_that_no_code_of_a_type_names():
@@ -95,9 +95,9 @@ def test_sizes_that_no_code_of_a_type_names():
     for model_type in ("bert", "gpt2", "nomic_bert"):
         config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
         for heads in (4, 2, None):
-            found = attention_layers(config | {"num_key_value_heads": heads})
-            assert found == attention_layers(config)
-            assert found[0].num_kv_heads == found[0].num_heads
+            actual = attention_layers(config | {"num_key_value_heads": heads})
+            assert actual == attention_layers(config)
+            assert actual[0].num_kv_heads == actual[0].num_heads
 
 
 def test_heads_of_keys_that_the_code_needs_to_be_those_of_queries():
@@ -131,16 +131,16 @@ def test_values_that_switch_nothing_on():
     off |= dict.fromkeys(("use_mrope", "rotary_emb_interleaved", "use_logn_attn"), False)
     off |= dict.fromkeys(("rotary", "use_rope", "apply_rotary_emb"), True)
     assert layers(config | off, layout="half") == layers(config, layout="half")
-    for model_type, given in (
+    for model_type, values in (
         ("gemma3_text", {"use_bidirectional_attention": None, "attn_logit_softcapping": False}),
         ("smollm3", {"use_sliding_window": None, "sliding_window": None, "is_causal": True}),
     ):
         config = of_type(model_type)
-        assert attention_layers(config | given) == attention_layers(config)
+        assert attention_layers(config | values) == attention_layers(config)
 
 
 @pytest.mark.parametrize(
-    ("model_type", "given"),
+    ("model_type", "values"),
     [
         ("qwen2", {"is_causal": False}),
         ("gemma4_text", {"is_causal": False}),
@@ -157,14 +157,14 @@ def test_values_that_switch_nothing_on():
         ("gpt2", {"scale_attn_weights": None}),
     ],
 )
-def test_keys_that_change_what_a_query_sees(model_type, given):
+def test_keys_that_change_what_a_query_sees(model_type, values):
     config = of_type(model_type)
-    key, value = next(iter(given.items()))
+    key, value = next(iter(values.items()))
     if isinstance(value, dict):
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
     with pytest.raises(ValueError, match=rf"^`{key}` must be .*, got {re.escape(repr(value))}\. "):
-        attention_layers(config | given)
+        attention_layers(config | values)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gemma3_text", "modernbert-decoder", "qwen2_moe"])
@@ -173,9 +173,9 @@ def test_the_same_keys_as_the_models_were_compared(model_type):
     named = models()[model_type]["named"]
     config = of_type(model_type) | {"num_attention_heads": 4, "hidden_size": 256}
     config |= {"num_key_value_heads": 4}
-    given = {key: named[key] for key in keys if key in named}
-    assert given
-    assert attention_layers(config | given) == attention_layers(config)
+    values = {key: named[key] for key in keys if key in named}
+    assert values
+    assert attention_layers(config | values) == attention_layers(config)
 
 
 def test_rotary_keys_that_the_code_names():
@@ -194,9 +194,9 @@ def test_a_vision_of_gemma_4_has_a_way_on():
     seen = {"use_bidirectional_attention": "vision"}
     with pytest.raises(ValueError, match=r"pass `text_config \| {'use_bidirectional_attention'"):
         attention_layers(config | {"text_config": text | seen})
-    for given in (config | {"text_config": text}, text | seen | dict.fromkeys(seen)):
-        found = attention_layers(given)
-        assert [(x.num_kv_heads, x.head_size) for x in found] == [(16, 256)] * 5 + [(4, 512)]
+    for values in (config | {"text_config": text}, text | seen | dict.fromkeys(seen)):
+        actual = attention_layers(values)
+        assert [(x.num_kv_heads, x.head_size) for x in actual] == [(16, 256)] * 5 + [(4, 512)]
     assert [x.head_size for x in layers(config | {"text_config": text | seen})] == [256] * 5 + [512]
 
 
@@ -223,9 +223,9 @@ def test_sections_that_a_configuration_leaves_out():
 
 def test_types_of_layers():
     indexed = {"model_type": "glm_moe_dsa", "num_hidden_layers": 2, "num_attention_heads": 64}
-    found = layers(indexed | {"layer_types": ["deepseek_sparse_attention"] * 2}, seq_len=9)
-    assert None not in found
-    assert found == layers(indexed | {"layer_types": ["indexed_attention"] * 2}, seq_len=9)
+    actual = layers(indexed | {"layer_types": ["deepseek_sparse_attention"] * 2}, seq_len=9)
+    assert None not in actual
+    assert actual == layers(indexed | {"layer_types": ["indexed_attention"] * 2}, seq_len=9)
     for model_type in ("llama", "my_model"):
         config = LLAMA | {"model_type": model_type, "layer_types": ["indexed_attention"] * 2}
         message = f"whether the model type {model_type!r} rotates them"
@@ -334,10 +334,10 @@ def test_numbers_of_layers_are_bounded(count):
             function(LLAMA | {"num_attention_heads": 2, "num_hidden_layers": count})
 
 
-@pytest.mark.parametrize("own", [3, [1], {"a": {}}, {"0": 3}, "x"])
-def test_sizes_of_layers_of_wrong_kinds(own):
+@pytest.mark.parametrize("overrides", [3, [1], {"a": {}}, {"0": 3}, "x"])
+def test_sizes_of_layers_of_wrong_kinds(overrides):
     with pytest.raises(TypeError, match="`per_layer_config` must be a dict from numbers of"):
-        layers(LLAMA | {"per_layer_config": own})
+        layers(LLAMA | {"per_layer_config": overrides})
 
 
 def test_classes_that_are_not_of_the_type():
@@ -378,9 +378,9 @@ def test_sizes_by_the_names_of_another_format():
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         attention_layers(bloom)
-    own = {"n_layer": 24, "hidden_size": 1024}
-    [first, *others] = attention_layers(bloom | own)
-    assert (first.num_heads, first.head_size, len(others)) == (16, 64, 23)
+    sizes = {"n_layer": 24, "hidden_size": 1024}
+    [first, *remainder] = attention_layers(bloom | sizes)
+    assert (first.num_heads, first.head_size, len(remainder)) == (16, 64, 23)
     with pytest.raises(ValueError, match=r"has \['n_head'\], which are .* 'num_attention_heads'\."):
         layers({"model_type": "llama", "n_head": 16})
 
@@ -388,13 +388,13 @@ def test_sizes_by_the_names_of_another_format():
 def test_a_share_of_features_of_which_all_rotate():
     config = {"model_type": "bailing_moe_v2_5", "qk_rope_head_dim": 64, "num_hidden_layers": 1}
     config |= {"max_position_embeddings": 8192}
-    for given, came in (({"partial_rotary_factor": 0.5}, 0.5), ({"rotary_dim": 32}, 32)):
-        [key] = given
+    for values, actual in (({"partial_rotary_factor": 0.5}, 0.5), ({"rotary_dim": 32}, 32)):
+        [key] = values
         message = (
-            f"`{key}` must be left out beside `qk_rope_head_dim` = 64, .*, got {came}.* pass rot"
+            f"`{key}` must be left out beside `qk_rope_head_dim` = 64, .*, got {actual}.* pass rot"
         )
         with pytest.raises(ValueError, match=message):
-            layers(config | given, layout="half")
+            layers(config | values, layout="half")
     assert layers(config, layout="half") == [RoPE(64, 8192)]
     assert layers(config, layout="half", rotary_dim=32) == [RoPE(64, 8192, rotary_dim=32)]
 

@@ -1,7 +1,7 @@
 """Every model of the installed transformers: the scores of its own code, or a refusal by name.
 
-What `RoPE.layers_from_hf_config` does is driven by `model_types.json`. `.ci/write_models.py` makes
-it: it compares the scores of queries and keys with the model's own, to 1e-4 of the largest one.
+`RoPE.layers_from_hf_config` reads `model_types.json`. `.ci/write_models.py` writes the file: it
+compares the scores of queries and keys with the scores of the model, to 1e-4 of the largest score.
 """
 
 import importlib
@@ -29,9 +29,9 @@ pytestmark = [
     pytest.mark.library("torch", "transformers"),
 ]
 FOLDERS = hf_models.folders()
-# Folders that each run drives; `--long` drives all of them, as `make models` does.
+# Folders of each run; `--long` takes all folders, as `make models` does.
 QUICK = ("cohere2", "gemma2", "gpt2", "qwen2")
-SEED = os.environ.get("FACTS_SEED", "0")
+SEED = os.environ.get("MODELS_SEED", "0")
 DRAWN = random.Random(SEED).sample(FOLDERS, min(40, len(FOLDERS)))  # noqa: S311
 SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim")
 
@@ -53,8 +53,8 @@ def writer():
     yield from loaded(Path(__file__).parents[2] / ".ci/write_models.py")
 
 
-def answer(config):
-    """Return the embeddings of the layers, or of all layers, or the text of a refusal."""
+def ropes_or_error(config):
+    """Return the embeddings of the layers, or the common one, or the text of the error."""
     for function in (RoPE.layers_from_hf_config, RoPE.from_hf_config):
         try:
             return function(config, 1000)
@@ -63,10 +63,10 @@ def answer(config):
     return refusal
 
 
-def without(config, *names):
-    """Return a configuration without some keys, wherever they are."""
+def without_keys(config, *names):
+    """Return a configuration without some keys, at any depth."""
     return {
-        key: without(value, *names) if isinstance(value, dict) else value
+        key: without_keys(value, *names) if isinstance(value, dict) else value
         for key, value in config.items()
         if key not in names
     }
@@ -80,12 +80,12 @@ def test_the_file_is_what_the_program_writes(folders, writer, monkeypatch):
     for folder in folders:
         for config_class, config in hf_models.configs(folder):
             name = config_class.model_type
-            known = models().get(name)
+            expected = models().get(name)
             with monkeypatch.context() as patch:
-                patch.setitem(models(), name, known)  # the program changes what is known
-                found = writer.facts_of(config_class, config)
-                assert (found and writer.completed(config_class, config, found)) == known
-            if known is None:
+                patch.setitem(models(), name, expected)  # the program changes the entry
+                fields = writer.describe_type(config_class, config)
+                assert (fields and writer.complete(config_class, config, fields)) == expected
+            if expected is None:
                 models().pop(name, None)
 
 
@@ -97,62 +97,62 @@ def rotary_configs(folders):
                 yield config_class, config_class().to_dict()
 
 
-EXTENDED = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
-MOST = [DRAWN, pytest.param(FOLDERS, marks=pytest.mark.long)]
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+FOLDER_SETS = [DRAWN, pytest.param(FOLDERS, marks=pytest.mark.long)]
 
 
-@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+@pytest.mark.parametrize("folders", FOLDER_SETS, ids=("drawn", "all"))
 def test_missing_keys_have_the_defaults_of_transformers(folders):
-    """A key that is left out: what transformers makes of it, or a refusal."""
+    """A missing key has the default of transformers, or is refused."""
     for config_class, config in rotary_configs(folders):
         for names in (*((size,) for size in SIZES), ("rope_parameters",), SIZES):
-            check(config_class, without(config, *names))
+            check(config_class, without_keys(config, *names))
         check(config_class, {"model_type": config_class.model_type})
 
 
-@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+@pytest.mark.parametrize("folders", FOLDER_SETS, ids=("drawn", "all"))
 def test_older_forms_of(folders):
     """Configurations with `rope_scaling` and bases outside of it."""
     for config_class, config in rotary_configs(folders):
         for base in ({}, {"rope_theta": 12345.0}):
-            check(config_class, without(config, "rope_parameters") | base)
-            # The configuration of Olmo 3 takes a base that is given for one of its two types only.
+            check(config_class, without_keys(config, "rope_parameters") | base)
+            # The configuration of Olmo 3 applies a base to only one of its two types.
             if config_class.model_type != "olmo3" or not base:
-                given = without(config, "rope_parameters") | base | {"rope_scaling": EXTENDED}
-                check(config_class, given)
+                values = without_keys(config, "rope_parameters") | base | {"rope_scaling": YARN}
+                check(config_class, values)
 
 
-def check(config_class, given):
-    """Compare with the answer to what transformers makes of a configuration, but refusals."""
-    ours = answer(given)
-    if isinstance(ours, str):
+def check(config_class, values):
+    """Compare a configuration with the one that transformers makes of it, except refusals."""
+    actual = ropes_or_error(values)
+    if isinstance(actual, str):
         return
     try:
-        theirs = answer(config_class(**given).to_dict())
-    except Exception:  # noqa: BLE001 - it checks what it is given
+        expected = ropes_or_error(config_class(**values).to_dict())
+    except Exception:  # noqa: BLE001 - some classes refuse the values
         return
-    if not isinstance(theirs, str) and isinstance(theirs, list) == isinstance(ours, list):
-        assert ours == theirs, (config_class.model_type, given)
+    if not isinstance(expected, str) and isinstance(expected, list) == isinstance(actual, list):
+        assert actual == expected, (config_class.model_type, values)
 
 
-@pytest.mark.parametrize("folders", MOST, ids=("drawn", "all"))
+@pytest.mark.parametrize("folders", FOLDER_SETS, ids=("drawn", "all"))
 def test_parts_of_images_with_the_type_of_the_whole_model(folders):
-    """As published configurations of Qwen3-VL have it: never the rotation of the text."""
+    """As in published configurations of Qwen3-VL: never the rotation of the text model."""
     for folder in {*folders, "qwen3_vl"}:
         for config_class, config in hf_models.configs(folder):
             vision = getattr(config, "vision_config", None)
             is_whole = "text" in models().get(config_class.model_type, {})
             if is_whole and hasattr(vision, "patch_size"):
-                given = vision.to_dict()
-                found = answer(given | {"model_type": config_class.model_type})
-                if isinstance(found, str):
-                    assert isinstance(answer(given), str)
+                values = vision.to_dict()
+                ropes = ropes_or_error(values | {"model_type": config_class.model_type})
+                if isinstance(ropes, str):
+                    assert isinstance(ropes_or_error(values), str)
                 else:
-                    assert found == answer(given)
+                    assert ropes == ropes_or_error(values)
 
 
 FACTORS = {"short_factor": [1.5] * 32, "long_factor": [2.0] * 32}
-WAVES = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+BANDS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
 @pytest.mark.parametrize("outer", [{}, {"original_max_position_embeddings": 1024}])
@@ -163,13 +163,13 @@ WAVES = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
         {"rope_type": "linear", "factor": 4.0},
         {"rope_type": "dynamic", "factor": 8.0},
         {"rope_type": "yarn", "factor": 4.0},
-        {"rope_type": "llama3", "factor": 8.0} | WAVES,
+        {"rope_type": "llama3", "factor": 8.0} | BANDS,
         {"rope_type": "longrope", "factor": 4.0} | FACTORS,
     ],
     ids=lambda parameters: parameters.get("rope_type"),
 )
 def test_types_and_lengths(parameters, nested, outer):
-    """Which of the original lengths counts, for each type of parameters."""
+    """The original length that has priority, for each type of parameters."""
     transformers = importlib.import_module("transformers")
     config = transformers.LlamaConfig(
         head_dim=64,
@@ -177,12 +177,12 @@ def test_types_and_lengths(parameters, nested, outer):
         rope_parameters={"rope_theta": 1e4} | parameters | nested,
         **outer,
     )
-    given = config.to_dict()
-    # As it was written: transformers moves the outer length into the parameters.
-    given["rope_parameters"] = {"rope_theta": 1e4} | parameters | nested
+    values = config.to_dict()
+    # As published: transformers moves the outer length into the parameters.
+    values["rope_parameters"] = {"rope_theta": 1e4} | parameters | nested
     hf_models.shrink(config)
-    rope = RoPE.from_hf_config(given, 1000, feature_axis=-1, seq_axis=-2)
-    for _, pairs, positions in hf_models.seen(config):
+    rope = RoPE.from_hf_config(values, 1000, feature_axis=-1, seq_axis=-2)
+    for _, pairs, positions in hf_models.observe(config):
         assert hf_models.is_equal(rope, pairs, positions)
 
 
@@ -191,23 +191,23 @@ def test_most_types_with_rotary_keys_are_read():
     counts, refused = Counter(), []
     for folder in FOLDERS:
         for config_class, config in hf_models.configs(folder):
-            given = {} if config is None else config.to_dict()
-            if not any(given[key] for key in given if "rope" in key or "rotary" in key):
+            values = {} if config is None else config.to_dict()
+            if not any(values[key] for key in values if "rope" in key or "rotary" in key):
                 continue
-            ropes = answer(given)
+            ropes = ropes_or_error(values)
             counts["refused" if isinstance(ropes, str) else "read"] += 1
             if isinstance(ropes, str):
                 refused.append(f"{config_class.model_type}: {ropes}")
-                named = (repr(config_class.model_type), "text_config", "hidden_size")
-                assert any(name in ropes for name in named), ropes
+                names = (repr(config_class.model_type), "text_config", "hidden_size")
+                assert any(name in ropes for name in names), ropes
     print(counts, *refused, sep="\n")
     assert counts["read"] >= 195
 
 
 def test_the_page_is_written_with_the_file(writer):
     data = json.loads(writer.OUTPUT.read_text())
+    assert writer.OUTPUT.read_text() == writer.data_file(*data.values())
     assert writer.PAGE.read_text() == writer.page(data["models"], data["transformers"])
-    assert writer.EXPLORER.read_text() == writer.OUTPUT.read_text()
     assert writer.VECTORS.read_text() == writer.vectors(data["models"], data["transformers"])
 
 
@@ -218,21 +218,21 @@ def release(version):
 
 @pytest.mark.long
 def test_types_that_are_known_are_types_of_the_installed_version(writer):
-    """A newer version than that of the file may have more of them: `make models`."""
+    """A newer version than the version of the file may have more types: `make models`."""
     installed = importlib.import_module("transformers").__version__
     written = json.loads(writer.OUTPUT.read_text())["transformers"]
     if release(installed) < release(written):
         pytest.skip(f"transformers {installed} has not all types of {written}")
     classes = [x for folder in FOLDERS for x in hf_models.config_classes(folder)]
-    known = models().keys() - writer.ALIASES.keys()
-    assert known <= {config_class.model_type for config_class in classes}
+    types = models().keys() - writer.ALIASES.keys()
+    assert types <= {config_class.model_type for config_class in classes}
 
 
 def test_the_window_of_modernbert_decoder_counts_before_its_local_attention():
     [config_class] = hf_models.config_classes("modernbert_decoder")
-    for given in ({}, {"sliding_window": 32}, {"local_attention": 128, "sliding_window": 32}):
-        layers = attention_layers({"model_type": config_class.model_type, **given})
-        window = config_class(**given).sliding_window
+    for values in ({}, {"sliding_window": 32}, {"local_attention": 128, "sliding_window": 32}):
+        layers = attention_layers({"model_type": config_class.model_type, **values})
+        window = config_class(**values).sliding_window
         assert {layer.window for layer in layers} == {None, window}
 
 
@@ -243,7 +243,7 @@ def test_tokens_of_images_see_what_the_guide_of_masks_says():
     config = importlib.import_module("transformers").Gemma3TextConfig(sliding_window=4)
     config._attn_implementation = "eager"
     image = gemma3.get_block_sequence_ids_for_mask(torch.tensor([[0, 1, 1, 1, 1, 1, 0, 1, 1, 0]]))
-    theirs = gemma3.create_masks_for_vision_model(
+    expected = gemma3.create_masks_for_vision_model(
         config=config,
         inputs_embeds=torch.zeros(1, 10, 8),
         attention_mask=None,
@@ -253,5 +253,5 @@ def test_tokens_of_images_see_what_the_guide_of_masks_says():
     )
     mask = CausalMask() & SegmentMask(image[0].numpy())
     windowed = mask | SlidingWindowMask(4 - 1, None)
-    for name, ours in (("full_attention", mask), ("sliding_attention", windowed)):
-        assert ((theirs[name][0, 0].numpy() < 0) == ours.dense(10)[:, :, 0]).all()
+    for name, actual in (("full_attention", mask), ("sliding_attention", windowed)):
+        assert ((expected[name][0, 0].numpy() < 0) == actual.dense(10)[:, :, 0]).all()

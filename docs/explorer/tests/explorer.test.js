@@ -29,7 +29,7 @@ const plain = (rope) => ({
 /** Return the embedding of each layer of a case, or the message of its error. */
 function outcome({ config, count, seq_len: seqLen }) {
   try {
-    const model = new Model(config, cases.facts);
+    const model = new Model(config, cases.model_types);
     const layers = model.layers(count);
     return layers.map((x) => (x.rotates ? plain(model.rope(x, seqLen)) : null));
   } catch (error) {
@@ -96,7 +96,7 @@ test("factors on scores, and masks, are those of the library", { skip: !cases },
     const said = JSON.stringify(config);
     let scores;
     try {
-      const model = new Model(config, cases.facts);
+      const model = new Model(config, cases.model_types);
       const layers = model.layers(expected?.length ?? model.config.num_hidden_layers);
       scores = layers.map((layer) => (layer.rotates ? model.scores(layer) : null));
       if (expected) assert.deepEqual(masks.masksOf(model, layers).map(plainMask), maskList, said);
@@ -132,7 +132,7 @@ test("masks are those of the library", { skip: !cases }, () => {
 
 test("each layer of the examples has its mask", { skip: !cases }, () => {
   for (const { config, expected } of cases.layer_masks) {
-    const model = new Model(config, cases.facts);
+    const model = new Model(config, cases.model_types);
     const layers = model.layers(model.config.num_hidden_layers);
     const found = masks.masksOf(model, layers).map(({ kind, size }) => [kind, size]);
     assert.deepEqual(found, expected);
@@ -141,7 +141,7 @@ test("each layer of the examples has its mask", { skip: !cases }, () => {
 
 test("a window that is missing is named", { skip: !cases }, () => {
   const config = { model_type: "t5gemma2_text", num_hidden_layers: 6 };
-  const model = new Model(config, cases.facts);
+  const model = new Model(config, cases.model_types);
   assert.throws(() => masks.masksOf(model, model.layers(6)), /must have 'sliding_window'/);
   assert.equal(masks.masksOf(model, model.layers(6), 8)[0].size, 8);
 });

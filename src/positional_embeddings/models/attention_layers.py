@@ -1,4 +1,4 @@
-"""The attention of each layer of a model, as a value, and from a configuration."""
+"""Attention layers of models: `AttentionLayer`, and how it follows from a configuration."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -25,17 +25,17 @@ from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
 _UNKNOWN = (
-    "its type is not among those that were compared; pass `config | {'model_type': ...}` with the "
-    "type of a model of the same code, or make layers by hand"
+    "its type was not compared; pass `config | {'model_type': ...}` with the type of a model of "
+    "the same code, or make layers by hand"
 )
-# The way on, where the reason of a refusal does not say it.
+# The remedy of a refusal whose reason names none.
 _BY_HAND = " Make an `AttentionLayer` for each of its layers by hand, as its code attends."
-# So many tokens that a window holds few of them.
-_FAR = 2**40
+# Positions far outside any window, in tokens.
+_FAR_POSITION = 2**40
 
 
 def _optional_value(kind: type, name: str, value: object) -> Any:
-    """Check that a field is a value of this library, or None."""
+    """Check that a field is an instance of a class of this library, or None."""
     if not (value is None or isinstance(value, kind)):
         raise wrong_type(name, f"be a `{kind.__name__}` or None", format_value(value))
     return value
@@ -43,10 +43,10 @@ def _optional_value(kind: type, name: str, value: object) -> Any:
 
 @dataclass(frozen=True)
 class AttentionLayer(checks.CheckedDataclass):
-    """What the attention of a layer of a model does: rotation, mask, bias, scale and sizes.
+    """Attention of a layer of a model: rotation, mask, bias, scale and sizes.
 
-    An immutable value, as `attention_layers` makes it from the configuration of a model; the
-    projections of queries, keys and values are the caller's.
+    An immutable value. `attention_layers` makes it from the configuration of a model. The caller
+    projects queries, keys and values.
 
     Parameters
     ----------
@@ -55,37 +55,37 @@ class AttentionLayer(checks.CheckedDataclass):
     head_size : int
         Number of features of a query and of a key, positive, at most 2**20.
     num_kv_heads : int, optional
-        Number of heads of keys and values, a divisor of `num_heads`, which it equals if None.
+        Number of key and value heads, a divisor of `num_heads`; `num_heads` if None.
     value_size : int, optional
         Number of features of a value, `head_size` if None.
     rope : RoPE, optional
-        The rotation of queries and keys. If it has fewer features than they have, it rotates the
-        last ones, as in multi-head latent attention.
+        Rotation of queries and keys. If it has fewer features than the queries, it rotates their
+        last features, as in multi-head latent attention.
     mask : Mask, optional
-        What the layer hides; None if each query sees all keys.
+        Mask of the keys; None if each query sees all keys.
     bias : Bias, optional
-        What it adds to the scores, such as `ALiBiBias`.
+        Bias of the scores, such as `ALiBiBias`.
     scale : float, optional
         Factor on the scores, positive; ``1 / sqrt(head_size)`` if None.
     softcap : float, optional
         Bound of the scores, as in `scaled_dot_product_attention`.
     window : int, optional
-        Number of newest keys that a cache has to keep, positive; all if None. `mask` has to hide
-        the others.
+        Number of newest keys that a cache must hold, positive; all if None. `mask` must hide
+        all older keys.
     has_sinks : bool, default False
-        Whether each head has a weight that joins the softmax, and is given in each call.
+        Whether each head has a weight that joins the softmax. Each call passes the weights.
     feature_axis, seq_axis : int, optional
-        Axes of features and positions: 0 and 1 by default for arrays of at most three axes, and
-        to be given for more: -1 and -2 for ``(batch, heads, seq, head)``. Those of `rope` have
-        to be the same.
+        Axes of features and positions: 0 and 1 by default for arrays of at most three axes,
+        required for more axes: -1 and -2 for ``(batch, heads, seq, head)``. `rope` must have the
+        same axes.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is not positive or does not fit the others, or `rope` has more features than
-        `head_size`, or other axes.
+        If a number is not positive or does not match the other sizes, or `rope` has more features
+        than `head_size`, or other axes.
 
     Examples
     --------
@@ -122,11 +122,11 @@ class AttentionLayer(checks.CheckedDataclass):
         value_size = self.value_size or self.head_size
         checks.set_fields(self, num_kv_heads=num_kv_heads, value_size=value_size)
         if self.window is not None:
-            # What the newest of many tokens sees.
+            # The keys that the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            for last in mask._probe_positions(_FAR):
-                seen = mask._visible_keys(((last - 1, last),), last).any_query
-                if any(start < last - self.window for start, _ in seen):
+            for last in mask._probe_positions(_FAR_POSITION):
+                visible = mask._visible_keys(((last - 1, last),), last).any_query
+                if any(start < last - self.window for start, _ in visible):
                     requirement = f"hide all keys but the {self.window} newest ones (`window`)"
                     hint = f" Pass mask=SlidingWindowMask.of({self.window}), or no `window`."
                     raise wrong_value("mask", requirement, format_value(self.mask), hint)
@@ -137,9 +137,9 @@ class AttentionLayer(checks.CheckedDataclass):
             requirement = f"have at most `head_size` = {self.head_size} features"
             raise wrong_value("rope", requirement, rope.head_size)
         for name in ("feature_axis", "seq_axis"):
-            axis, own = getattr(self, name), getattr(rope, name)
-            if axis != own:
-                raise wrong_value(name, f"be the `{name}` of `rope`, {own}", format_value(axis))
+            axis, other = getattr(self, name), getattr(rope, name)
+            if axis != other:
+                raise wrong_value(name, f"be the `{name}` of `rope`, {other}", format_value(axis))
 
     def __call__(
         self,
@@ -156,18 +156,18 @@ class AttentionLayer(checks.CheckedDataclass):
         Parameters
         ----------
         q : array, shape (head_size, seq, num_heads, batch)
-            Queries, real floating-point, as they are projected and normalized, without factors
-            that `scale` has. With the axes -1 and -2, their shape is (batch, num_heads, seq,
-            head_size). If the layer has as many heads of keys as of queries, heads and batch may
-            be one axis, as in attention.
+            Queries, real floating-point, projected and normalized, without the factors of
+            `scale`. With the axes -1 and -2, their shape is (batch, num_heads, seq, head_size).
+            If `num_kv_heads` equals `num_heads`, heads and batch may share one axis, as in
+            attention.
         k : array, shape (head_size, seq, num_kv_heads, batch)
             Keys.
         v : array, shape (value_size, seq, num_kv_heads, batch)
             Values.
         positions : array, optional
-            Integer positions of the sequence, as a call of `rope` takes them, and below 0 for
-            padding; if None, the sequence is counted from 0. Positions of several coordinates
-            only rotate: what a query sees then depends on the order of the sequence.
+            Integer positions of the sequence, as for a call of `rope`, and below 0 for padding;
+            counted from 0 if None. Positions of several coordinates only rotate: the mask then
+            depends on the order of the sequence.
         sinks : array, shape (num_heads,), optional
             Weights of the heads, if the layer `has_sinks`.
 
@@ -179,9 +179,8 @@ class AttentionLayer(checks.CheckedDataclass):
         Raises
         ------
         TypeError, ValueError
-            The errors of `RoPE` and of `scaled_dot_product_attention`; if an array does not have
-            the features or heads of the layer; if `sinks` are given or left out against
-            `has_sinks`.
+            As `RoPE` and `scaled_dot_product_attention`; if an array does not have the features
+            or heads of the layer; if `sinks` contradict `has_sinks`.
         """
         self._check_sinks(sinks)
         backend = get_backend(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))
@@ -189,46 +188,45 @@ class AttentionLayer(checks.CheckedDataclass):
         self._check("q", q, self.head_size, self.num_heads)
         self._check("k", k, self.head_size, self.num_kv_heads)
         self._check("v", v, self.value_size, self.num_kv_heads)
-        own: Any = positions
+        mask_positions: Any = positions
         if self.rope is not None:
             rotate = partial(self.rope, positions=positions)
             q, k = self._rotated(q, rotate, backend), self._rotated(k, rotate, backend)
-            own = positions if self.rope.sections is None else None
-        spec, algorithm = prepare(q, k, v, self._arguments(own, sinks))
+            mask_positions = positions if self.rope.sections is None else None
+        spec, algorithm = prepare(q, k, v, self._arguments(mask_positions, sinks))
         return attend(spec, algorithm, q, k, v)
 
     def _check(self, name: str, array: Array, size: int | None, heads: int | None) -> None:
-        """Check the numbers of features and of heads of an array."""
+        """Check the numbers of features and heads of an array."""
         feature, seq = axes.feature_and_seq_axis(
             self.feature_axis, self.seq_axis, array, name, "Make the layer with"
         )
-        wanted: dict[int, tuple[int | None, str]] = {feature: (size, "features")}
+        expected: dict[int, tuple[int | None, str]] = {feature: (size, "features")}
         if array.ndim == 4:
             head: Any = axes.head_axis(4, feature, seq)
-            wanted[head] = (heads, "heads")
-        for axis, (count, requirement) in wanted.items():
+            expected[head] = (heads, "heads")
+        for axis, (count, unit) in expected.items():
             if checks.lengths_differ(array.shape[axis], count):
                 actual = f"shape {tuple(array.shape)}"
-                raise wrong_value(name, f"have {count} {requirement} on axis {axis}", actual)
+                raise wrong_value(name, f"have {count} {unit} on axis {axis}", actual)
 
     def _rotated(self, x: Array, rotate: Callable[[Array], Array], backend: Backend) -> Array:
-        """Return what `rope`, or tables of it, makes of the features that rotate."""
+        """Return an array with its last features, as many as `rope` has, rotated."""
         size = self.head_size if self.rope is None else self.rope.head_size
         if size == self.head_size:
             return rotate(x)
         feature, _ = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-        before: list[slice] = [slice(None)] * x.ndim
-        last = [*before]
-        before[feature], last[feature] = slice(None, -size), slice(-size, None)
-        return backend.xp.concat([x[tuple(before)], rotate(x[tuple(last)])], axis=feature)
+        head: list[slice] = [slice(None)] * x.ndim
+        tail = [*head]
+        head[feature], tail[feature] = slice(None, -size), slice(-size, None)
+        return backend.xp.concat([x[tuple(head)], rotate(x[tuple(tail)])], axis=feature)
 
     def _check_sinks(self, sinks: Array) -> None:
-        """Check that sinks are given as `has_sinks` says."""
+        """Check that sinks are passed if and only if the layer `has_sinks`."""
         if self.has_sinks is (sinks is None):
             requirement = "be given, of shape (num_heads,)" if self.has_sinks else "be left out"
-            raise wrong_value(
-                "sinks", f"{requirement}, as `has_sinks` is {self.has_sinks}", format_value(sinks)
-            )
+            requirement += f", as `has_sinks` is {self.has_sinks}"
+            raise wrong_value("sinks", requirement, format_value(sinks))
 
     def _arguments(self, positions: Any, sinks: Array) -> AttentionArguments:
         """Return the arguments of the attention of queries and keys that are rotated."""
@@ -255,49 +253,49 @@ def attention_layers(
 ) -> list[AttentionLayer | None]:
     """Return the attention of each layer of a model from its Hugging Face ``config.json``.
 
-    What a layer computes is what the code of transformers computes from the same queries, keys
-    and values, as they are before it rotates: a program compared it for each model type. A type
-    for which it is not known is refused, as are keys that its code names, of values with which it
-    was not compared, and `architectures` that are not of the type.
+    A layer computes the same output as the code of transformers from the same queries, keys and
+    values before rotation: a program compared them for each model type. Other types are refused.
+    So are keys that the code names, with values that were not compared, and `architectures` of
+    another type.
 
     Parameters
     ----------
     config : dict or path
-        The configuration, its file, or the folder of it, as `RoPE.from_hf_config` takes it, with
-        the number of layers. What it leaves out is as in transformers, and what the code of its
-        type does not name is not read. Of a model for text and images its text is read: where
-        tokens of images see each other, as in Gemma 3, the caller replaces `mask` by
-        ``CausalMask() & SegmentMask(image)``, and with a window by that ``|
+        The configuration, its file or its folder, as for `RoPE.from_hf_config`, with the number
+        of layers. Missing keys have the defaults of transformers. Keys that the code of the type
+        does not name are ignored. Of a model for text and images, the text model is read. Where
+        tokens of images see each other, as in Gemma 3, replace `mask` by
+        ``CausalMask() & SegmentMask(image)``, and with a window by this mask ``|
         SlidingWindowMask(window - 1, None)``.
     seq_len : int, optional
         Number of positions in the tables, as for `RoPE.from_hf_config`.
     layout : {"half", "interleaved"}, optional
-        Layout of the queries and keys, if the weights have another one than the model in
-        transformers: "interleaved" for a Llama in the GGUF format.
+        Layout of the queries and keys, if it differs from the layout in transformers:
+        "interleaved" for a Llama in the GGUF format.
     feature_axis, seq_axis : int, optional
         Axes of features and positions, as for `AttentionLayer`.
 
     Returns
     -------
     list of AttentionLayer or None
-        One a layer. Layers that are alike share one; a layer without attention, such as a state
-        space model's, is None.
+        One entry per layer. Equal layers share an object. A layer without attention, as in
+        Mamba, is None.
 
     Raises
     ------
     TypeError
-        If the configuration is no dict, or a number or a flag in it is of another kind.
+        If the configuration is no dict, or a number or a flag in it has a wrong type.
     ValueError
-        If the attention of the model is not known, or a key or a value of the configuration that
-        could change it, or if `layout` is neither. The message says what to do instead.
+        If the attention of the model is not known, if a key or a value of the configuration may
+        change it, or if `layout` is wrong. The message names a remedy.
 
     See Also
     --------
-    RoPE.layers_from_hf_config : The rotary embeddings alone, of more model types.
+    RoPE.layers_from_hf_config : Only the rotary embeddings, for more model types.
 
     Examples
     --------
-    Gemma 2 sees 4,096 keys in every other layer, and bounds its scores:
+    Gemma 2 has a window of 4,096 keys in every other layer, and caps its scores:
 
     >>> layers = attention_layers({"model_type": "gemma2", "num_hidden_layers": 4}, 8192)
     >>> [layer.window for layer in layers]
@@ -308,21 +306,21 @@ def attention_layers(
     if layout is not None:
         checks.choice("layout", layout, LAYOUTS)
     axes = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-    return _Reader(Configuration(config), seq_len, layout, axes).layers()
+    return _LayerReader(Configuration(config), seq_len, layout, axes).layers()
 
 
-class _Reader:
-    """What a configuration says of the attention of its model."""
+class _LayerReader:
+    """Reader of the attention layers of a configuration."""
 
     def __init__(
         self, config: Configuration, seq_len: int | None, layout: str | None, axes: dict[str, Any]
     ) -> None:
         self.config, self.values, self.attention = config, config.values, config.attention
-        self._check_is_known()
+        self._check_supported()
         self.model = RotaryConfig(config, must_rotate=False)
         self.seq_len, self.layout, self.axes = seq_len, layout, axes
 
-    def _check_is_known(self) -> None:
+    def _check_supported(self) -> None:
         """Refuse a model whose attention is not known."""
         model_type, reason = self.config.model_type, self.attention.refused
         if not model_type.is_listed:
@@ -330,56 +328,56 @@ class _Reader:
         elif model_type.attention is None:
             reason = model_type.refused or "it was not compared"
         if reason:
-            way_on = "" if "by hand" in reason or ": " in reason else _BY_HAND
-            message = f"no `AttentionLayer` attends as {self.config.name} does: {reason}.{way_on}"
+            hint = "" if "by hand" in reason or ": " in reason else _BY_HAND
+            message = f"no `AttentionLayer` attends as {self.config.name} does: {reason}.{hint}"
             raise ValueError(message)
 
     def layers(self) -> list[AttentionLayer | None]:
-        layers = self.model.layers(self.model.count(), self._types)
-        made = {layer: self._layer(layer) for layer in dict.fromkeys(layers)}
-        alike = {layer: layer for layer in made.values()}
-        return [alike[made[layer]] for layer in layers]
+        layers = self.model.layers(self.model.num_layers(), self._default_types)
+        attention_layers = {layer: self._layer(layer) for layer in dict.fromkeys(layers)}
+        unique = {layer: layer for layer in attention_layers.values()}
+        return [unique[attention_layers[layer]] for layer in layers]
 
-    def _types(self, count: int) -> list[str] | None:
-        """Return the types of layers where the configuration lists none, if there is a rule."""
+    def _default_types(self, count: int) -> list[str] | None:
+        """Return the types of layers of a configuration without a list, None without a rule."""
         attention = self.attention
         if attention.first is not None:
             first = checks.non_negative_integer(
-                attention.first, self.config.needed(attention.first)
+                attention.first, self.config.require(attention.first)
             )
             first = first if self.config.is_on(attention.switch) else count
             return [("full" if i < first else "sliding") + "_attention" for i in range(count)]
         if attention.types:
-            return self.model.types_by(attention.types, count)
-        is_one = len(attention.layers) == 1 and "" not in attention.layers
-        return [*attention.layers] * count if is_one else None
+            return self.model.types_by_rule(attention.types, count)
+        is_uniform = len(attention.layers) == 1 and "" not in attention.layers
+        return [*attention.layers] * count if is_uniform else None
 
     def _kind(self, layer: Layer) -> str:
-        """Return what the model calls the type of a layer."""
-        known, name = self.attention.layers, self.config.name
+        """Return the key of a layer's type in `ModelAttention.layers`."""
+        layer_types, name = self.attention.layers, self.config.name
         for kind in (str(layer.type), ""):
-            if kind in known and layer.type in (None, "full_attention", kind):
+            if kind in layer_types and layer.type in (None, "full_attention", kind):
                 return kind
         if layer.type is None:
-            self.config.needed("layer_types")
-        requirement = f"hold types of layers that {name} has, {sorted(known)}"
+            self.config.require("layer_types")
+        requirement = f"hold types of layers that {name} has, {sorted(layer_types)}"
         hint = " Pass `config | {'model_type': ...}` with the type of a model that has it."
-        if [*known] == [""]:
+        if [*layer_types] == [""]:
             requirement = f"be left out for {name}, whose code has one attention for all layers"
         raise wrong_value("layer_types", requirement, repr(layer.type), hint)
 
     def _layer(self, layer: Layer) -> AttentionLayer | None:
-        attention, seen = self.attention, self.attention.layers[self._kind(layer)]
-        if seen is None:
+        attention, fields = self.attention, self.attention.layers[self._kind(layer)]
+        if fields is None:
             return None
-        rule, rope = LayerAttention(**seen), None
+        rule, rope = LayerAttention(**fields), None
         if layer.rotates:
             rope = RoPE(**(self.model.arguments(layer, self.seq_len, self.layout) | self.axes))
-        heads = layer.num_heads or self.config.needed("num_attention_heads")
+        heads = layer.num_heads or self.config.require("num_attention_heads")
         heads = checks.feature_count("num_attention_heads", heads)
         size = self.model.head_size(layer)
         if attention.head is not None:
-            size += checks.feature_count(attention.head, self.config.needed(attention.head))
+            size += checks.feature_count(attention.head, self.config.require(attention.head))
         kv_heads = layer.num_kv_heads or self._kv_heads(rule) or heads
         checks.quotient("num_attention_heads", heads, "num_key_value_heads", kv_heads)
         window, mask = self._mask(rule)
@@ -399,8 +397,8 @@ class _Reader:
         )
 
     def _kv_heads(self, rule: LayerAttention) -> int | None:
-        """Return the number of heads of keys, None if there are as many as of queries."""
-        key = self.config.chosen(self.attention.kv_heads)
+        """Return the number of key heads, None if it equals the number of query heads."""
+        key = self.config.choose_key(self.attention.kv_heads)
         count = key if isinstance(key, int) else self._number(key)
         if count is None:
             return None
@@ -410,7 +408,7 @@ class _Reader:
         key = self.attention.value
         if key is None or key in self.values:
             return self._number(key)  # type: ignore[no-any-return]
-        hidden = checks.feature_count("hidden_size", self.config.needed("hidden_size"))
+        hidden = checks.feature_count("hidden_size", self.config.require("hidden_size"))
         return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
 
     def _bias(self, heads: int, size: int) -> Bias | None:
@@ -421,41 +419,41 @@ class _Reader:
         return bias * size**-0.5 if rule.get("is_scaled") else bias
 
     def _number(self, key: str | None) -> Any:
-        """Return the value of a key, None without; the layer checks it."""
+        """Return the value of a key, None if it is missing; the layer checks it."""
         return None if key is None else self.values.get(key)
 
     def _mask(self, rule: LayerAttention) -> tuple[int | None, Mask | None]:
-        """Return the keys that a cache has to keep, and the mask."""
+        """Return the number of keys that a cache must hold, and the mask."""
         causal = CausalMask() if self.attention.is_causal else None
         key = rule.chunk or rule.window
-        number = self._number(key) if self.config.is_on(self.attention.switch) else None
-        if key is None or number is None:
+        size = self._number(key) if self.config.is_on(self.attention.switch) else None
+        if key is None or size is None:
             return None, causal
-        number = checks.positive_integer(key, number)
+        size = checks.positive_integer(key, size)
         if rule.before is not None and rule.before in self.values:
-            number = checks.non_negative_integer(rule.before, self.values[rule.before]) + 1
+            size = checks.non_negative_integer(rule.before, self.values[rule.before]) + 1
         if causal is None:
-            side = number if rule.is_of_each_side else number // 2
+            side = size if rule.is_of_each_side else size // 2
             return None, SlidingWindowMask(side, side)
-        inner = SlidingWindowMask(number - 1, 0) if rule.chunk is None else ChunkedMask(number)
-        return number, causal | inner
+        local = SlidingWindowMask(size - 1, 0) if rule.chunk is None else ChunkedMask(size)
+        return size, causal | local
 
     def _scale(self, rope: RoPE | None, size: int) -> float | None:
-        """Return the factor on the scores, with all that the code of the model multiplies."""
+        """Return the product of all factors on the scores; None for the default."""
         scale: Any = self.attention.scale
         if isinstance(scale, Sequence):
             key, power = scale
-            given = self._number(key)
-            scale = None if given is None else checks.positive_number(key, given) ** power
-        times = self._number(self.attention.times)
-        times = 1 if times is None else checks.positive_number(str(self.attention.times), times)
+            value = self._number(key)
+            scale = None if value is None else checks.positive_number(key, value) ** power
+        factor = self._number(self.attention.times)
+        factor = 1 if factor is None else checks.positive_number(str(self.attention.times), factor)
         scaling = None if rope is None else rope.scaling
         if (
             self.attention.has_mscale
             and isinstance(scaling, YaRNScaling)
             and scaling.mscale_all_dim
         ):
-            times *= yarn_magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
-        if scale is None and times == 1:
+            factor *= yarn_magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
+        if scale is None and factor == 1:
             return None
-        return float(times * (size**-0.5 if scale is None else scale))
+        return float(factor * (size**-0.5 if scale is None else scale))

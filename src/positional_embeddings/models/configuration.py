@@ -13,16 +13,16 @@ from positional_embeddings.models.model_types import ModelAttention, get_model_t
 Values = Mapping[str, Any]
 Config = Values | str | PathLike[str]
 
-# How types of parts of a model end.
+# Suffixes of the types of parts of a model.
 _PART = re.compile("[_-](text|vision|audio|vision_encoder|encoder|decoder)(_model)?$")
-# What a flag is called that switches the rotation of a type which is not known.
+# Names of flags that switch the rotation of an unknown type.
 _SWITCH = re.compile("^(use_|apply_|with_|has_)?(rope|rotary)(_pos)?(_emb[a-z]*)?$")
 
 
 class Configuration:
-    """What a configuration says, and what is known of its type.
+    """A configuration and the `ModelType` of its type.
 
-    Its `values` are those that the code of the type reads, with its defaults, without None.
+    `values` holds the keys that the code of the type reads, with its defaults, without None.
     """
 
     def __init__(self, config: Config) -> None:
@@ -38,35 +38,35 @@ class Configuration:
         self._check_sizes(published)
         names = self.model_type.names
         published |= {name: published[key] for name, key in names.items() if key in published}
-        self.published = published | nested(published)
+        self.published = published | nested_keys(published)
         unread = {*keys.READ_BY_SOME} - {*self.model_type.reads}
-        given = {key: x for key, x in self.published.items() if key not in unread}
-        # None takes the place of a default, but is no base and no share.
+        read = {key: x for key, x in self.published.items() if key not in unread}
+        # None replaces a default, except for bases and shares.
         rotary = (*keys.BASES, *keys.SHARES, *keys.PARAMETERS)
         defaults = {**self.attention.defaults, **self.model_type.defaults}
-        plain = {key: value for key, value in defaults.items() if key not in rotary}
-        self.values = without_none(plain | given)
+        defaults = {key: value for key, value in defaults.items() if key not in rotary}
+        self.values = without_none(defaults | read)
 
     def _check_sizes(self, published: Values) -> None:
         """Refuse sizes under the names of another format."""
         names, missing = self.model_type.names, {}
         for name, other_names in keys.OTHER_SIZES.items() if self.model_type.is_listed else ():
-            own = dict.fromkeys([name, names.get(name, name)])
-            found = [key for key in other_names if key in published and key not in names.values()]
-            if found and not published.keys() & own:
-                missing[" or ".join(map(repr, own))] = found[0]
+            read_names = dict.fromkeys([name, names.get(name, name)])
+            unread = [key for key in other_names if key in published and key not in names.values()]
+            if unread and not published.keys() & read_names:
+                missing[" or ".join(map(repr, read_names))] = unread[0]
         if missing:
             message = f"the configuration has {[*missing.values()]}, which are no keys of "
             message += f"{self.name}: it must have {', '.join(missing)}."
             raise ValueError(message)
 
     def check_keys(self, requirement: str) -> None:
-        """Refuse keys that the code names, where they are not as they were compared.
+        """Refuse keys that the code names if their values were not compared.
 
-        What no code of the type names is not read: it turns nothing.
+        Keys that the code of the type does not name have no effect.
         """
         values = {**self.attention.defaults, **self.published}
-        # Code that all types share reads the first one.
+        # Code that all types share reads `is_causal`.
         named = {"is_causal": True} if self.attention.is_causal else {}
         for key, usual in {**named, **self.model_type.named}.items():
             if key in values and (requirement == "attention" or keys.is_rotary(key)):
@@ -77,7 +77,7 @@ class Configuration:
                 *keys.READ_BY_SOME,
                 self.model_type.rotary_switch[0],
             )
-            # False switches nothing on, None says nothing.
+            # False switches nothing on, and None is a missing value.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
             if keys.is_rotary(key) and not (is_read or is_off):
                 message = f"`{key}` is not known of {self.name}, got {format_value(value)}: "
@@ -86,25 +86,25 @@ class Configuration:
                 raise ValueError(message)
 
     def _check_key(self, key: str, value: Any, usual: Any, requirement: str) -> None:
-        """Refuse a value of a key with which the type was not compared."""
+        """Refuse a value of a key if it was not compared."""
         compared = usual if isinstance(usual, list) else [usual]
         compared = [self.values.get(x, x) if isinstance(x, str) else x for x in compared]
-        off = (None, False) if value is None or value is False else ()
-        if value not in compared and not any(x in compared for x in off):
+        equal = (None, False) if value is None or value is False else (value,)
+        if not any(x in compared for x in equal):
             usual = f"be {' or '.join(map(repr, compared))}, with which {self.name} was compared"
             advice = f"With another value its {requirement} may differ: make layers by hand."
             advice = self.attention.advice.get(key, advice)
             raise wrong_value(key, usual, format_value(value), f" {advice}")
 
-    def needed(self, key: str) -> Any:
-        """Return a value, or raise."""
+    def require(self, key: str) -> Any:
+        """Return a value, or raise if it is missing."""
         if key not in self.values:
             message = f"the configuration must have {key!r}: pass `config | {{{key!r}: ...}}`."
             raise ValueError(message)
         return self.values[key]
 
-    def listed(self, key: str) -> list[Any]:
-        """Return a list with an entry for each layer, empty if the configuration has none."""
+    def layer_list(self, key: str) -> list[Any]:
+        """Return a list with an entry for each layer, empty if the key is missing."""
         value = self.values.get(key)
         kinds = (list, tuple, str) if key == "hybrid_override_pattern" else (list, tuple)
         if value is not None and not isinstance(value, kinds):
@@ -112,22 +112,22 @@ class Configuration:
         return list(value or ())
 
     def is_on(self, switch: str | None) -> bool:
-        """Tell whether a flag is true, or there is none."""
-        return switch is None or checks.boolean(switch, self.needed(switch))
+        """Return whether a flag is true; True if `switch` is None."""
+        return switch is None or checks.boolean(switch, self.require(switch))
 
-    def chosen(self, key: Any) -> Any:
-        """Return the key of the first pair whose switch is true, or the key that it is."""
+    def choose_key(self, key: Any) -> Any:
+        """Return a key; of pairs of a switch and a key, the first key whose switch is true."""
         if isinstance(key, str | None):
             return key
-        return next((chosen for switch, chosen in key if self.is_on(switch)), None)
+        return next((name for switch, name in key if self.is_on(switch)), None)
 
-    def number_of_layers(self) -> int:
-        """Return how many layers there are."""
-        return checks.feature_count(keys.NUM_LAYERS, self.needed(keys.NUM_LAYERS))
+    def num_layers(self) -> int:
+        """Return the number of layers."""
+        return checks.feature_count(keys.NUM_LAYERS, self.require(keys.NUM_LAYERS))
 
 
 def read_config(config: Config) -> dict[str, Any]:
-    """Return a configuration, or its text model's, as a dict."""
+    """Return a configuration, or its part for the text model, as a dict."""
     if isinstance(config, str | PathLike):
         import json  # noqa: PLC0415 - take long to import
         from pathlib import Path  # noqa: PLC0415
@@ -140,29 +140,29 @@ def read_config(config: Config) -> dict[str, Any]:
             actual = f"{str(path)!r}, which is no JSON: {error}"
             raise wrong_value("config", "be a dict or the path of a JSON object", actual) from None
     if not isinstance(config, Mapping):
-        requirement = f"an object of type {type(config).__name__}"
+        actual = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
-            requirement += ": pass config.to_dict()"
-        raise wrong_type("config", "be a dict or the path of a JSON object", requirement)
+            actual += ": pass config.to_dict()"
+        raise wrong_type("config", "be a dict or the path of a JSON object", actual)
     text = config.get("text_config")
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
-    found = {"model_type": config.get("model_type")} | dict(text or config)
-    for each in (config, found) if text else (found,):
-        _check_classes(each)
-    name = found.pop("model_type")
+    values = {"model_type": config.get("model_type")} | dict(text or config)
+    for part in (config, values) if text else (values,):
+        _check_classes(part)
+    name = values.pop("model_type")
     if name is not None:
         model_type = get_model_type(name)
         if model_type.is_listed:
-            found.pop("architectures", None)
-        # Published parts of a model that are for images have the type of the whole model.
-        part = model_type.vision if "patch_size" in found else model_type.text
-        found["model_type"] = part or name
-    return found
+            values.pop("architectures", None)
+        # Published configurations of vision models have the type of the full model.
+        part_type = model_type.vision if "patch_size" in values else model_type.text
+        values["model_type"] = part_type or name
+    return values
 
 
 def _check_classes(config: Values) -> None:
-    """Refuse a configuration whose classes are of another type, and have other code."""
+    """Refuse a configuration whose classes are of another type, with other code."""
     type_name, classes = config.get("model_type"), config.get("architectures")
     if type_name is not None and not isinstance(type_name, str):
         raise wrong_type("model_type", "be a string", f"{type_name!r}")
@@ -172,25 +172,26 @@ def _check_classes(config: Values) -> None:
     if not isinstance(classes, list | tuple):
         raise wrong_type("architectures", "be a list of names of classes", format_value(classes))
     types = [name for name in (type_name, model_type.text, model_type.vision) if name]
-    begins = tuple(plain(x) for name in types for x in (name, *get_model_type(name).classes))
-    if not all(plain(str(name)).startswith(begins) for name in classes):
+    names = [x for name in types for x in (name, *get_model_type(name).classes)]
+    prefixes = tuple(map(normalize_name, names))
+    if not all(normalize_name(str(name)).startswith(prefixes) for name in classes):
         requirement = f"be classes of the model type {type_name!r}, whose names begin with it"
         hint = " Pass the configuration without `architectures` to read it as that type's."
         raise wrong_value("architectures", requirement, format_value(classes), hint)
 
 
-def plain(name: str) -> str:
-    """Return the letters and digits of a type or a class, without the part of the model it is."""
+def normalize_name(name: str) -> str:
+    """Return the letters and digits of the name of a type or class, without the suffix `_PART`."""
     return re.sub("[^a-z0-9]", "", _PART.sub("", name).lower())
 
 
 def without_none(values: Values) -> dict[str, Any]:
-    """Return what is not None: what a configuration says nothing of."""
+    """Return the values that are not None."""
     return {key: value for key, value in values.items() if value is not None}
 
 
-def nested(config: Values) -> dict[str, Any]:
-    """Return the keys of dicts that hold further keys of the same model, as ``dict.key``."""
+def nested_keys(config: Values) -> dict[str, Any]:
+    """Return the keys of nested dicts of the same model, as ``dict.key``."""
     parts = {
         name: part
         for name, part in config.items()

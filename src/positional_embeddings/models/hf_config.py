@@ -16,20 +16,20 @@ from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, S
 
 Arguments = dict[str, Any]
 
-# Types of rotary embeddings: those without scaling, and other names of scalings.
+# Types of rotary embeddings without scaling, and aliases of types.
 _WITHOUT_SCALING = ("default", "mrope")
-_OTHER_NAMES = {"su": "longrope", "deepseek_yarn": "yarn", "rope": "default", "rotary": "default"}
+_ALIASES = {"su": "longrope", "deepseek_yarn": "yarn", "rope": "default", "rotary": "default"}
 
-# Number of positions in the table for patches of images, where a configuration has none.
-_PATCHES = 1024
+# Default number of positions in the table for patches of images.
+_NUM_PATCHES = 1024
 
 
 def layer_arguments(
     config: Config, seq_len: int | None, layout: str | None
 ) -> tuple[list[Layer], dict[Layer, Arguments]]:
-    """Return the layers, and the arguments of the `RoPE` of the layers that rotate."""
+    """Return the layers, and the arguments of `RoPE` for the layers that rotate."""
     model = RotaryConfig(config)
-    layers = model.layers(model.count())
+    layers = model.layers(model.num_layers())
     rotating = {layer for layer in layers if layer.rotates}
     return layers, {layer: model.arguments(layer, seq_len, layout) for layer in rotating}
 
@@ -37,7 +37,7 @@ def layer_arguments(
 def rope_arguments(
     config: Config, seq_len: int | None, layer_type: str | None, layout: str | None
 ) -> Arguments:
-    """Return the arguments of the one `RoPE` of a model, or of its layers of a type."""
+    """Return the arguments of the only `RoPE` of a model, or of its layers of a type."""
     model = RotaryConfig(config)
     if not model.is_rotary:
         raise _refused(model.name, "its configuration switches rotation off")
@@ -48,17 +48,17 @@ def rope_arguments(
             raise wrong_value("layer_type", f"be None or one of {types}", f"{layer_type!r}")
         layers = [x for x in layers if x.type in (None, layer_type)]
     rotating = dict.fromkeys(x for x in layers if x.rotates)
-    found = [model.arguments(layer, seq_len, layout) for layer in rotating]
-    if found and all(x.rotates for x in layers) and all(x == found[0] for x in found):
-        return found[0]
-    alike = [name for name in types if all(x.rotates for x in layers if x.type == name)]
-    advice = f", or pass as `layer_type` one of {alike}" if alike and layer_type is None else ""
+    arguments = [model.arguments(layer, seq_len, layout) for layer in rotating]
+    if arguments and all(x.rotates for x in layers) and all(x == arguments[0] for x in arguments):
+        return arguments[0]
+    uniform = [name for name in types if all(x.rotates for x in layers if x.type == name)]
+    advice = f", or pass as `layer_type` one of {uniform}" if uniform and not layer_type else ""
     message = f"layers of {model.name} differ: call `RoPE.layers_from_hf_config`{advice}."
     raise ValueError(message)
 
 
 class RotaryConfig(LayerConfig):
-    """How the layers of a model rotate, by its configuration and by what is known of its type."""
+    """Rotation of the layers of a model, from its configuration and the `ModelType` of its type."""
 
     def __init__(self, config: Config | Configuration, *, must_rotate: bool = True) -> None:
         config = config if isinstance(config, Configuration) else Configuration(config)
@@ -70,14 +70,14 @@ class RotaryConfig(LayerConfig):
         )
         for key in {*keys.BASES, *self.share_keys, *base_keys} & config.values.keys():
             _check_number(key, config.values[key])
-        super().__init__(config, _given_parameters(config), is_rotary=is_rotary)
+        super().__init__(config, _rotary_parameters(config), is_rotary=is_rotary)
 
     def arguments(self, layer: Layer, seq_len: int | None, layout: str | None) -> Arguments:
-        """Return the arguments of the `RoPE` of a layer."""
+        """Return the arguments of `RoPE` for a layer."""
         layout = self._layout() if layout is None else checks.choice("layout", layout, LAYOUTS)
         parameters = self.parameters(layer)
         kind = parameters.get("rope_type") or parameters.get("type") or "default"
-        kind = _OTHER_NAMES.get(str(kind), kind)
+        kind = _ALIASES.get(str(kind), kind)
         name = "rope_type" if "rope_type" in parameters else "type"
         axial = self.model_type.axial
         if kind in ("gptj", "rope_gptj") and layout == "interleaved":
@@ -86,43 +86,44 @@ class RotaryConfig(LayerConfig):
         types = ["axial", "default"] if axial else sorted([*_WITHOUT_SCALING, *scalings])
         if kind not in types:
             raise wrong_value(name, f"be one of {types}", f"{kind!r}")
-        # The fields of a scaling have the names of its parameters, but for one in keys.COMMON.
+        # The fields of a scaling have the names of its parameters, except one of keys.COMMON.
         options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
-        known = {option.name for option in options} - {"original_max_position"} | keys.COMMON
-        whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
-        known = known.union(self.model_type.ignored, self.model_type.more_parameters.get(kind, ()))
-        for key in parameters.keys() - known:
-            message = f"the rotary parameters {whose} must be of {sorted(known)}, got {key!r}."
+        allowed = {option.name for option in options} - {"original_max_position"} | keys.COMMON
+        owner = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
+        allowed |= {*self.model_type.ignored, *self.model_type.more_parameters.get(kind, ())}
+        for key in parameters.keys() - allowed:
+            message = f"the rotary parameters {owner} must be of {sorted(allowed)}, got {key!r}."
             raise ValueError(message)
         head_size = self.head_size(layer)
         length = self._seq_len(seq_len, kind)
         if axial:
-            rotary_dim, more = _axial(head_size, **axial)
+            rotary_dim, extra = _axial(head_size, **axial)
         else:
             rotary_dim = self._rotary_dim(kind, head_size, parameters["partial_rotary_factor"])
-            more = self._sections(parameters)
-            more["scaling"] = self._scaling(kind, options, parameters, length) if options else None
+            extra = self._sections(parameters)
+            extra["scaling"] = self._scaling(kind, options, parameters, length) if options else None
         return {
             "head_size": head_size,
             "seq_len": length,
             "base": parameters["rope_theta"],
             "layout": layout,
             "rotary_dim": None if rotary_dim == head_size else rotary_dim,
-            **more,
+            **extra,
         }
 
-    def _seq_len(self, given: int | None, kind: str) -> int:
+    def _seq_len(self, seq_len: int | None, kind: str) -> int:
         """Return the number of positions in the table."""
-        longest: Any = self.values.get(keys.LENGTH, _PATCHES if self.model_type.axial else None)
+        default = _NUM_PATCHES if self.model_type.axial else None
+        max_position: Any = self.values.get(keys.LENGTH, default)
         reason = "LongRoPE has other frequencies for long sequences" if kind == "longrope" else ""
-        if longest is None:
+        if max_position is None:
             reason = f"the configuration has no {keys.LENGTH!r}"
         else:
-            checks.position_count(keys.LENGTH, longest)
-        if given is None and reason:
+            checks.position_count(keys.LENGTH, max_position)
+        if seq_len is None and reason:
             message = f"`seq_len` must be given, as {reason}."
             raise ValueError(message)
-        return longest if given is None else given
+        return max_position if seq_len is None else seq_len
 
     def _rotary_dim(self, kind: str, head_size: int, share: float) -> int:
         """Return the number of rotated features."""
@@ -154,7 +155,7 @@ class RotaryConfig(LayerConfig):
         return checks.positive_integer(requirement, int(head_size * share), even=True)
 
     def _sections(self, parameters: Values) -> Arguments:
-        """Return the arguments for positions of several coordinates, if the model has any."""
+        """Return the arguments for positions of several coordinates, if the model has sections."""
         sections = parameters.get("mrope_section", self.model_type.mrope_section)
         if sections is None:
             return {}
@@ -170,7 +171,7 @@ class RotaryConfig(LayerConfig):
         return {"sections": sections, "section_order": order}
 
     def _layout(self) -> str:
-        """Return the layout, if it is known of the model."""
+        """Return the layout of the model, or raise if it is not known."""
         config, model_type = self.values, self.model_type
         flag = checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
         if flag is not None and model_type.interleave:
@@ -189,7 +190,7 @@ class RotaryConfig(LayerConfig):
 
     def parameters(self, layer: Layer) -> Arguments:
         """Return the rotary parameters of a layer, with defaults, without None."""
-        config, given, bases = self.values, self.given, self.model_type.bases
+        config, bases, rotary = self.values, self.model_type.bases, self.rotary
         default: Any = self.model_type.defaults.get("rope_theta", 10_000)
         base_keys: Any = self.model_type.base_keys or keys.BASES
         if bases or self.labels:
@@ -199,20 +200,20 @@ class RotaryConfig(LayerConfig):
             if bases:
                 default, *base_keys = bases[str(layer.type)]
             if self.labels:
-                given = given.get(str(layer.type), {})
+                rotary = rotary.get(str(layer.type), {})
             elif layer.type not in self.model_type.scaled:
-                given = {}
+                rotary = {}
         elif keys.ORIGINAL in config:
-            # Like transformers, prefer the outer value if there are two.
-            given = {**given, keys.ORIGINAL: config[keys.ORIGINAL]}
+            # As in transformers, the outer value has priority.
+            rotary = {**rotary, keys.ORIGINAL: config[keys.ORIGINAL]}
         shares, share = self.share_keys, self.model_type.defaults.get("partial_rotary_factor", 1.0)
         parameters = {
             "rope_theta": next((config[key] for key in base_keys if key in config), default),
             "partial_rotary_factor": next((config[key] for key in shares if key in config), share),
-            **without_none(given),
+            **without_none(rotary),
         }
-        if given.get("truncate", True) is None:
-            parameters["truncate"] = False  # like transformers
+        if rotary.get("truncate", True) is None:
+            parameters["truncate"] = False  # as in transformers
         if layer.base is not None:
             parameters["rope_theta"] = layer.base
         for key in ("rope_theta", "partial_rotary_factor"):
@@ -220,51 +221,51 @@ class RotaryConfig(LayerConfig):
         return parameters
 
     def head_size(self, layer: Layer) -> int:
-        """Return the number of features of a head, or of its part that rotates."""
+        """Return the number of features of a head, or of the part of it that rotates."""
         values = self.values if layer.head_size is None else {"head_dim": layer.head_size}
         for key in ("qk_rope_head_dim", "head_dim", "kv_channels"):
             if key in values:
                 return checks.feature_count(key, values[key])
         heads, hidden = "num_attention_heads", "hidden_size"
-        count = checks.feature_count(heads, self.config.needed(heads))
-        size = checks.feature_count(hidden, self.config.needed(hidden))
+        count = checks.feature_count(heads, self.config.require(heads))
+        size = checks.feature_count(hidden, self.config.require(hidden))
         return checks.quotient(hidden, size, heads, count)
 
     def _scaling(self, kind: str, options: Any, parameters: Values, seq_len: int) -> Scaling:
-        """Return the scaling of a type, whose fields are the options."""
+        """Return the scaling of a type with the fields `options`."""
         names = [option.name for option in options]
-        given = {name: parameters[name] for name in names if name in parameters}
-        if kind == "dynamic" and "alpha" in parameters:  # of Hunyuan, from the first token on
+        arguments = {name: parameters[name] for name in names if name in parameters}
+        if kind == "dynamic" and "alpha" in parameters:  # Hunyuan scales from the first token
             return NTKScaling(checks.positive_number("alpha", parameters["alpha"]))
         if "original_max_position" in names:
-            # Like transformers, dynamic scaling ignores it.
+            # As in transformers, dynamic scaling ignores it.
             if keys.ORIGINAL in parameters and kind != "dynamic":
                 original = checks.position_count(keys.ORIGINAL, parameters[keys.ORIGINAL])
             else:
-                original = self.config.needed(keys.LENGTH)
-            given["original_max_position"] = original
+                original = self.config.require(keys.LENGTH)
+            arguments["original_max_position"] = original
             if "short_mscale" in parameters:  # of PhiMoE
                 name = "long_mscale" if seq_len > original else "short_mscale"
-                given["attention_factor"] = checks.positive_number(name, parameters.get(name))
-            is_told = kind == "longrope" or (kind == "yarn" and keys.ORIGINAL in parameters)
-            if is_told and "factor" not in given:
-                given["factor"] = self.config.needed(keys.LENGTH) / original
+                arguments["attention_factor"] = checks.positive_number(name, parameters.get(name))
+            is_implied = kind == "longrope" or (kind == "yarn" and keys.ORIGINAL in parameters)
+            if is_implied and "factor" not in arguments:
+                arguments["factor"] = self.config.require(keys.LENGTH) / original
         for option in options:
             name = option.name
-            if name.startswith("beta") and not given.get(name):
-                given.pop(name, None)  # like transformers, take 0 as not given
-            elif option.default is MISSING and name not in given:
+            if name.startswith("beta") and not arguments.get(name):
+                arguments.pop(name, None)  # as in transformers, 0 is a missing value
+            elif option.default is MISSING and name not in arguments:
                 actual = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
                 message = f"the rotary parameters of {kind!r} must have {name!r}, got {actual}."
                 raise ValueError(message)
-        return SCALINGS[kind](**given)  # type: ignore[no-any-return]
+        return SCALINGS[kind](**arguments)  # type: ignore[no-any-return]
 
 
 def _is_rotary(config: Configuration, *, must_rotate: bool) -> bool:
-    """Tell whether a configuration switches rotation on; an error if there is none at all."""
+    """Return whether a configuration switches rotation on; raise if the model never rotates."""
     values, model_type = config.values, config.model_type
     usual: Any = "no" if model_type.optional else "rope"
-    # The code of most models that are known does not read it, whatever it says.
+    # The code of most known models does not read it.
     is_read = model_type.optional or not model_type.is_listed
     kind = values.get("position_embedding_type", usual) if is_read else usual
     kind = "alibi" if checks.boolean("alibi", values.get("alibi", False)) else kind
@@ -288,21 +289,21 @@ def _refused(name: str, reason: str) -> ValueError:
     return ValueError(f"no `RoPE` rotates as {name} does: {reason}.")
 
 
-def _given_parameters(config: Configuration) -> Values:
-    """Return the rotary parameters as a configuration has them, or the default ones."""
+def _rotary_parameters(config: Configuration) -> Values:
+    """Return the rotary parameters of a configuration, or the default ones."""
     model_type = config.model_type
     for key in keys.PARAMETERS:
-        given: Any = config.values.get(key, {})
-        if not isinstance(given, Mapping):
-            raise wrong_type(key, "be a dict", f"{given!r}")
-        is_flat = model_type.bases and not model_type.bases.keys() & given.keys()
-        if given and is_flat and not (key == "rope_scaling" and model_type.scaled):
+        parameters: Any = config.values.get(key, {})
+        if not isinstance(parameters, Mapping):
+            raise wrong_type(key, "be a dict", f"{parameters!r}")
+        is_flat = model_type.bases and not model_type.bases.keys() & parameters.keys()
+        if parameters and is_flat and not (key == "rope_scaling" and model_type.scaled):
             requirement = (
                 f"hold a dict for each of {sorted(model_type.bases)}, the layers of {config.name}"
             )
-            raise wrong_value(key, requirement, format_value(given))
-        if given:
-            return given
+            raise wrong_value(key, requirement, format_value(parameters))
+        if parameters:
+            return parameters
         if key == "rope_parameters" and key in config.values and key in model_type.defaults:
             requirement = f"hold parameters, or be left out for the usual ones of {config.type!r}"
             raise wrong_value(key, requirement, "{}")
@@ -312,21 +313,21 @@ def _given_parameters(config: Configuration) -> Values:
 def _axial(
     head_size: int, coordinates: int, frequencies: str = "restart", scale: float = 1.0
 ) -> tuple[int, Arguments]:
-    """Return how many features rotate by places in images, and the arguments for it."""
+    """Return the number of features that rotate by positions in images, and more arguments."""
     sections = (head_size // (2 * coordinates),) * coordinates
     if frequencies == "alternating":
         return 2 * sum(sections), {"sections": sections, "scaling": alternating_frequencies}
-    more = {"sections": sections, "section_frequencies": frequencies, "scale": scale}
-    return 2 * sum(sections), more
+    arguments = {"sections": sections, "section_frequencies": frequencies, "scale": scale}
+    return 2 * sum(sections), arguments
 
 
 def alternating_frequencies(dim: int, base: float, _: int, /) -> Scaled:
-    """Return every other frequency for the row of a patch, then the others for its column."""
+    """Return the frequencies of even index for the row of a patch, then of odd for its column."""
     frequencies = inverse_frequencies(dim, base)
     return np.concat([frequencies[::2], frequencies[1::2]]), 1.0
 
 
 def _check_number(key: str, value: Array) -> None:
-    """Check a base, or the share of features that rotates."""
+    """Check a base or a share of features."""
     if checks.positive_number(key, value) > 1 and key in keys.SHARES:
         raise wrong_value(key, "be at most 1", value)

@@ -1,4 +1,4 @@
-"""The layers of a model: their types, which of them rotate, and sizes of their own."""
+"""Layers of a model: types, rotation and sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,13 +9,13 @@ from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Configuration, Values
 from positional_embeddings.models.model_types import layer_types
 
-# Types of layers whose queries and keys rotate if nothing else is known, and those without any.
+# Types of layers that rotate by default, and types without queries.
 ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
 _WITHOUT_QUERIES = ("conv", "linear_attention", "moe")
 
 
 class Layer(NamedTuple):
-    """What tells the rotary embedding and the attention of a layer."""
+    """Values that determine the rotary embedding and the attention of a layer."""
 
     type: str | None
     rotates: bool
@@ -26,104 +26,105 @@ class Layer(NamedTuple):
     value_size: int | None
 
 
-# The keys of the last four.
+# Keys of the last four fields of `Layer`.
 _SIZES = ("num_attention_heads", "head_dim", "num_key_value_heads", "v_head_dim")
 
 
 class LayerConfig:
-    """The layers of a configuration, whose rotary parameters are `given`."""
+    """Layers of a configuration with some rotary parameters."""
 
-    def __init__(self, config: Configuration, given: Values, *, is_rotary: bool) -> None:
+    def __init__(self, config: Configuration, rotary: Values, *, is_rotary: bool) -> None:
         self.config, self.type, self.name = config, config.type, config.name
-        self.model_type, self.values, self.given = config.model_type, config.values, given
-        self.is_rotary = is_rotary
-        self.labels = [name for name, x in given.items() if isinstance(x, Mapping)]
+        self.model_type, self.values = config.model_type, config.values
+        self.rotary, self.is_rotary = rotary, is_rotary
+        self.labels = [name for name, x in rotary.items() if isinstance(x, Mapping)]
 
-    def count(self) -> int:
-        """Return the number of layers, of the list of their types if the configuration has none."""
-        if keys.NUM_LAYERS not in self.values and (types := self._listed()):
+    def num_layers(self) -> int:
+        """Return the number of layers, or the length of the list of their types."""
+        if keys.NUM_LAYERS not in self.values and (types := self._listed_types()):
             return len(types)
-        return self.config.number_of_layers()
+        return self.config.num_layers()
 
     def layers(
         self, count: int | None = None, rule: Callable[[int], Sequence[Any] | None] | None = None
     ) -> list[Layer]:
-        """Return the layers; if their number is not given, enough to see all kinds.
+        """Return `count` layers, or layers of all types if `count` is None.
 
-        A `rule` gives the types of that many layers where the configuration lists none.
+        A `rule` returns the types of a number of layers if the configuration lists none.
         """
-        bases = self.config.listed("layer_rope_theta")
-        flags = self.config.listed("no_rope_layers") or bases
+        bases = self.config.layer_list("layer_rope_theta")
+        flags = self.config.layer_list("no_rope_layers") or bases
         name = "no_rope_layer_interval"
         interval = checks.non_negative_integer(name, self.values.get(name, 0))
-        types = self._listed() or (rule and rule(count or 1))
-        types = types or self._default_types(count, flags, interval)
+        listed = self._listed_types() or (rule and rule(count or 1))
+        types = listed or self._default_types(count, flags, interval)
         flags = flags or [not interval or (i + 1) % interval for i in range(len(types))]
         entries, count = min(len(types), len(flags)), count or len(types)
         if entries < count:
             message = f"the lists of layers must have {count} entries, one a layer, got {entries}."
             raise ValueError(message)
-        own, own_bases = self._own(), dict(enumerate(bases)) if self.model_type.own_bases else {}
+        overrides, layer_bases = self._overrides(), bases if self.model_type.layer_bases else ()
         return [
             Layer(
                 name,
                 bool(flags[i]) and self.is_rotary and self._rotates(name),
-                own_bases.get(i),
-                *self._sizes(str(name), own.get(i, {})),
+                layer_bases[i] if i < len(layer_bases) else None,
+                *self._sizes(str(name), overrides.get(i, {})),
             )
             for i, name in enumerate(types[:count])
         ]
 
-    def _listed(self) -> list[str]:
-        """Return the types of layers that the configuration lists, by their newest names."""
+    def _listed_types(self) -> list[str]:
+        """Return the types of layers that the configuration lists, by their current names."""
         layers = layer_types()
-        known = {
-            *layers["known"],
+        known_types = {
+            *layers["names"],
             *self.labels,
             *self.model_type.bases,
             *(self.model_type.rotates or ()),
         }
         for key, meanings in layers["lists"].items():
-            names = [meanings.get(str(name), name) for name in self.config.listed(key)]
+            names = [meanings.get(str(name), name) for name in self.config.layer_list(key)]
             types = [layers["new_names"].get(str(name), name) for name in names]
-            if unknown := [name for name in types if name not in known]:
-                requirement = f"hold types of layers that are known, {sorted({*known, *meanings})}"
+            if unknown := [name for name in types if name not in known_types]:
+                names = sorted({*known_types, *meanings})
+                requirement = f"hold types of layers that are known, {names}"
                 raise wrong_value(key, requirement, format_value(unknown[0]))
-            if types:  # which blocks have again and again
-                count = self.config.number_of_layers() if key == "block_types" else len(types)
+            if types:  # `block_types` is periodic
+                count = self.config.num_layers() if key == "block_types" else len(types)
                 return (types * count)[:count]
-        for key, (others, first) in layers["full_lists"].items():
-            if full := self.config.listed(key):
-                numbers = range(first, first + self.config.number_of_layers())
-                return ["full_attention" if i in full else others for i in numbers]
+        for key, (other_type, first) in layers["full_lists"].items():
+            if full := self.config.layer_list(key):
+                numbers = range(first, first + self.config.num_layers())
+                return ["full_attention" if i in full else other_type for i in numbers]
         return []
 
     def _default_types(self, count: int | None, flags: list[Any], interval: int) -> list[Any]:
-        """Return the type of each layer, None if the configuration does not tell them apart."""
-        usual = self.values.get(keys.NUM_LAYERS, interval or 1)
-        number = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, usual)
-        types = self.types_by(self.model_type.types, number) if self.model_type.types else []
+        """Return the type of each layer, None if the configuration has one type only."""
+        default = self.values.get(keys.NUM_LAYERS, interval or 1)
+        number = count or len(flags) or checks.feature_count(keys.NUM_LAYERS, default)
+        types = self.types_by_rule(self.model_type.types, number) if self.model_type.types else []
         if types and (count is not None or any(map(self._rotates, types))):
             return types
         names = [*(self.model_type.bases or self.labels)] or [*(self.model_type.rotates or ())]
         if names and count is not None:
-            self.config.needed("layer_types")
+            self.config.require("layer_types")
         return names or [None] * number
 
-    def types_by(self, rule: Values, count: int) -> list[str]:
-        """Return the types of layers by a rule."""
-        key, at_key = (rule.get(name, name) for name in ("key", "at_key"))
-        given: Any = {key: rule["every"], at_key: rule["at"], **self.values}
-        period = checks.positive_integer(key, given[key])
-        first = checks.integer(at_key, given[at_key])
-        others = self.config.listed(rule.get("flags", ""))
-        others = others or [(i - first) % period != 0 for i in range(count)]
-        types = [rule["others" if is_other else "type"] for is_other in others]
-        return [*types[:-1], rule.get("last", types[-1])]
+    def types_by_rule(self, rule: Values, count: int) -> list[str]:
+        """Return the types of layers by a rule of `ModelType.types`."""
+        period_key, offset_key = (rule.get(name, name) for name in ("period_key", "offset_key"))
+        values: Any = {period_key: rule["period"], offset_key: rule["offset"], **self.values}
+        period = checks.positive_integer(period_key, values[period_key])
+        offset = checks.integer(offset_key, values[offset_key])
+        flags = self.config.layer_list(rule.get("flags_key", ""))
+        flags = flags or [(i - offset) % period != 0 for i in range(count)]
+        types = [rule["other_type" if flag else "type"] for flag in flags]
+        return [*types[:-1], rule.get("last_type", types[-1])]
 
     def _rotates(self, layer_type: str | None) -> bool:
-        """Tell whether a type of layers rotates; an error if it may, and nothing is known."""
-        if self.given.get(str(layer_type), self.given) is None:
+        """Return whether a type of layers rotates; raise if it is not known."""
+        if self.rotary.get(str(layer_type), self.rotary) is None:
             return False
         rotating: Any = self.model_type.rotates
         if rotating is None:
@@ -132,28 +133,28 @@ class LayerConfig:
             rotating = self.model_type.windowless
         if layer_type in rotating or layer_type in (None, *ATTENTION_LAYERS, *_WITHOUT_QUERIES):
             return layer_type in rotating
-        known = sorted({*ATTENTION_LAYERS, *_WITHOUT_QUERIES, *filter(None, rotating)})
+        names = sorted({*ATTENTION_LAYERS, *_WITHOUT_QUERIES, *filter(None, rotating)})
         requirement = f"hold types of layers of which it is known whether {self.name} rotates them"
         hint = " Leave it out if all layers rotate alike, or make a `RoPE` for each by hand."
-        raise wrong_value("layer_types", f"{requirement}, {known}", repr(layer_type), hint)
+        raise wrong_value("layer_types", f"{requirement}, {names}", repr(layer_type), hint)
 
-    def _own(self) -> dict[int, Values]:
-        """Return what the configuration says of single layers."""
+    def _overrides(self) -> dict[int, Values]:
+        """Return the values of single layers, by the index of the layer."""
         name = "per_layer_config"
-        own = self.values.get(name, {})
-        layers: Any = own.items() if isinstance(own, Mapping) else [("", None)]
+        items = self.values.get(name, {})
+        layers: Any = items.items() if isinstance(items, Mapping) else [("", None)]
         if not all(str(i).isdecimal() and isinstance(x, Mapping) for i, x in layers):
-            raise wrong_type(name, "be a dict from numbers of layers to dicts", format_value(own))
-        heads = enumerate(self.config.listed("num_attention_heads_per_layer"))
-        found: dict[int, Values] = {i: {"num_attention_heads": count} for i, count in heads}
-        return found | {int(i): {**found.get(int(i), {}), **x} for i, x in layers}
+            raise wrong_type(name, "be a dict from numbers of layers to dicts", format_value(items))
+        heads = enumerate(self.config.layer_list("num_attention_heads_per_layer"))
+        overrides: dict[int, Values] = {i: {"num_attention_heads": count} for i, count in heads}
+        return overrides | {int(i): {**overrides.get(int(i), {}), **x} for i, x in layers}
 
-    def _sizes(self, layer_type: str, own: Values) -> list[int | None]:
-        """Return the sizes of a layer that differ from the others, else None."""
-        own_keys = self.model_type.own.get(layer_type, {})
-        found = []
+    def _sizes(self, layer_type: str, overrides: Values) -> list[int | None]:
+        """Return the sizes in the order of `_SIZES`, None for the sizes of the model."""
+        size_keys = self.model_type.layer_sizes.get(layer_type, {})
+        sizes = []
         for name in _SIZES:
-            key = self.config.chosen(own_keys.get(name))
-            value = own.get(name, self.values.get(str(key)))
-            found.append(checks.optional(checks.feature_count)(key or name, value))
-        return found
+            key = self.config.choose_key(size_keys.get(name))
+            value = overrides.get(name, self.values.get(str(key)))
+            sizes.append(checks.optional(checks.feature_count)(key or name, value))
+        return sizes

@@ -1,7 +1,7 @@
-"""What models of Hugging Face do with positions and in attention, by `model_type`.
+"""Rotation and attention of the models of Hugging Face, by `model_type`.
 
-`model_types.json` is written by `.ci/write_models.py`, which runs the models of transformers, and
-compares their attention with `AttentionLayer`. `vectors/models.json` has the same for others.
+`.ci/write_models.py` writes `model_types.json`: it runs the models of transformers, and compares
+their attention with `AttentionLayer`. `vectors/models.json` is the same for other projects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,21 @@ from positional_embeddings.models import keys
 
 
 class LayerAttention(NamedTuple):
-    """Which keys a query of a type of layers sees.
+    """Attention of one type of layers.
 
     Parameters
     ----------
     window : str, optional
-        The configuration's key of the number of newest keys that a query sees, itself among them;
-        without causality, of the keys that it sees in all, or on each side.
+        Key of the configuration for the size of the window: the number of visible keys, including
+        the query's position. Without causality, the number of keys on both sides together.
     before : str, optional
-        The key of the number of keys before the query's own, which counts if it is there.
+        Key for the number of visible keys before the query. It has priority over `window`.
     is_of_each_side : bool, default False
-        Whether it is the number on each side.
+        Whether `window` is the number of keys on each side.
     chunk : str, optional
-        The key of the number of positions in a chunk: a query sees the keys of its own chunk.
+        Key for the number of positions in a chunk: a query sees the keys of its chunk.
     kv_times : int, default 1
-        How many times as many heads of keys as other layers it has, if the configuration says
-        nothing of it.
+        Default number of key heads, relative to other layers.
     has_sinks : bool, default False
         Whether each head has a weight that joins the softmax.
     """
@@ -41,46 +40,47 @@ class LayerAttention(NamedTuple):
 
 
 class ModelAttention(NamedTuple):
-    """What the attention of a model does.
+    """Attention of a model.
 
     Parameters
     ----------
     refused : str, optional
-        Why no `AttentionLayer` is made.
+        Reason why there is no `AttentionLayer`.
     is_causal : bool, default True
-        Whether a query sees no later keys.
+        Whether later keys are masked.
     layers : mapping
-        For each type of layers what its queries see, None if it has no attention; the type "" is
-        for models whose configuration does not tell layers apart.
+        Fields of `LayerAttention` for each type of layers, None for layers without attention. The
+        type "" is for models with one type of layers.
     types : mapping, optional
-        The rule for the types of layers, as `ModelType` has it.
+        Rule for the types of layers, as in `ModelType`.
     defaults : mapping
-        Values that its configuration may leave out.
+        Default values of the configuration.
     scale : number or sequence, optional
-        The factor on the scores, or the key and the power of it; ``1 / sqrt(head_size)`` without.
+        Factor on the scores, or its key and power; ``1 / sqrt(head_size)`` if missing.
     times : str, optional
-        The key of a further factor on the scores.
+        Key for a second factor on the scores.
     has_mscale : bool, default False
         Whether YaRN's `mscale_all_dim` multiplies the scores.
     softcap : str, optional
-        The key of the bound of the scores.
+        Key for the bound of the scores.
     alibi : mapping, optional
-        If ALiBi is added to the scores: the key `switch` that has to be true for it, and whether
-        it `is_scaled` by ``1 / sqrt(head_size)``.
+        ALiBi is added to the scores if the key `switch` is true. `is_scaled` is whether it is
+        multiplied by ``1 / sqrt(head_size)``.
     kv_heads : str or sequence, optional
-        The key of the number of heads of keys; or pairs of a switch, and the key or the number that
-        holds if it is the first that is true. As many as of queries without.
+        Key for the number of key heads; or pairs of a switch and a key or number, of which the
+        first with a true switch counts. The number of query heads if missing.
     head : str, optional
-        The key of the features of a head that do not rotate, which come before the others.
+        Key for the number of features of a head that do not rotate, before the rotated features.
     value : str, optional
-        The key of the number of features of a value, which is ``hidden_size / num_attention_heads``
-        if the configuration does not have it; as many as of a query without.
+        Key for the number of features of a value, with the default
+        ``hidden_size / num_attention_heads``. If this field is missing, the number of features of
+        a query.
     switch : str, optional
-        The key that has to be true for any window.
+        Key that must be true for any window.
     first : str, optional
-        The key of the first layer that has a window, if the configuration lists no types.
+        Key for the first layer with a window, if the configuration lists no types.
     advice : mapping
-        What to do where one of the keys that are `named` has another value.
+        Remedies for the keys in `named` with other values.
     """
 
     refused: str | None = None
@@ -102,7 +102,7 @@ class ModelAttention(NamedTuple):
 
 
 class ModelType(NamedTuple):
-    """What is known of a model type.
+    """Description of a model type.
 
     Parameters
     ----------
@@ -111,70 +111,70 @@ class ModelType(NamedTuple):
     interleave : bool, default False
         Whether its code reads ``rope_interleave``.
     defaults : mapping
-        Values that its configuration may leave out.
+        Default values of the configuration.
     names : mapping
-        The keys that its configuration has in place of the usual ones.
+        Keys of the configuration that replace usual keys.
     bases : mapping
-        For each type of layers the default of its base, and the keys that set it.
+        For each type of layers, the default base and the keys that set it.
     scaled : sequence of str
-        The types of layers that ``rope_scaling`` is for.
+        Types of layers to which ``rope_scaling`` applies.
     base_keys : sequence of str, optional
-        The keys that set the base of all layers, if not the usual ones.
-    own_bases : bool, default False
+        Keys that set the base of all layers, if not the usual keys.
+    layer_bases : bool, default False
         Whether ``layer_rope_theta`` sets the base of each layer.
     reads : sequence of str
-        Which of the keys that only some types have its code reads: `head_dim`, `kv_channels`,
-        `qk_rope_head_dim`, `layer_rope_theta`, `no_rope_layers`, `no_rope_layer_interval`,
-        `rotary_emb_base`, `rope_embedding_base`, `rotary_pct`, `rope_pct`, `rotary_dim`, `alibi`,
-        `num_attention_heads_per_layer`.
+        Keys that the code reads, out of the keys that only some types have: `head_dim`,
+        `kv_channels`, `qk_rope_head_dim`, `layer_rope_theta`, `no_rope_layers`,
+        `no_rope_layer_interval`, `rotary_emb_base`, `rope_embedding_base`, `rotary_pct`,
+        `rope_pct`, `rotary_dim`, `alibi`, `num_attention_heads_per_layer`.
     named : mapping
-        The other keys that its code names and that could mean positions or attention, with the
-        value with which it was compared: None where it may be left out, null or false, a list of
-        values, or the key that has the value.
-    own : mapping
-        For each type of layers that has sizes of its own, the keys of them in place of the usual
-        ones, or pairs of a switch and such a key.
+        Further keys that the code names and that may affect positions or attention, with the
+        compared value: None for a missing key, null or false; a list of values; or the key that
+        holds the value.
+    layer_sizes : mapping
+        For each type of layers with other sizes, the keys that replace the usual keys, or pairs of
+        a switch and such a key.
     classes : sequence of str
-        How the names of its classes begin, if not like the type.
+        Prefixes of the names of its classes, if they differ from the type.
     ignored : sequence of str
-        Rotary parameters that are no part of the rotation.
+        Rotary parameters that do not affect rotation.
     more_parameters : mapping
-        Further parameters of types of rotary embeddings.
+        Additional parameters for types of rotary embeddings.
     rotary_switch : sequence
-        The key that switches rotation on or off, if there is one, and its usual value.
+        Key that switches rotation on or off, and its default value.
     types : mapping, optional
-        The rule for layers where the configuration lists no types: one in `every` is a `type`,
-        layer `at` the first, and the rest are `others`, but for the `last` layer; `key` and
-        `at_key` are the keys of another period, and of another first one, and `flags` is the key
-        of a list that is false for layers that are a `type`.
+        Rule for the types of layers if the configuration lists none: each layer `offset` + i *
+        `period` has the `type`, all further layers the `other_type`, and the final layer the
+        `last_type`. `period_key` and `offset_key` are the keys for these numbers, and `flags_key`
+        is the key of a list that is false for layers of the `type`.
     rotates : sequence of str, optional
-        The types of layers that rotate, if not the usual ones.
+        Types of layers that rotate, if not the usual types.
     windowless : sequence of str, optional
-        The types of layers that rotate without a sliding window.
+        Types of layers that rotate if there is no sliding window.
     share : bool, default False
-        Whether its code reads which share of the features rotates.
+        Whether the code reads the share of features that rotate.
     share_keys : sequence of str
-        The keys that set that share.
+        Keys that set the share.
     has_scaling : bool, default True
-        Whether its code reads a type of scaling.
+        Whether the code reads a type of scaling.
     sections : str, optional
-        The order of sections.
+        Order of the sections.
     mrope_section : sequence of int, optional
-        The sections, if the configuration has none.
+        Default sections.
     axial : mapping, optional
-        The number of coordinates, and the frequencies.
+        Number of coordinates, and frequencies.
     optional : bool, default False
-        Whether it rotates only if ``position_embedding_type`` says so.
+        Whether rotation depends on ``position_embedding_type``.
     unrotated : bool, default False
-        Whether it does not rotate at all.
+        Whether the model never rotates.
     text, vision : str, optional
-        The `model_type` of its text model, and of its model of images if that rotates.
+        The `model_type` of its text model, and of its vision model if that rotates.
     ask, refused : str, optional
-        Why no `RoPE` is made without a `layout`, or at all.
+        Reason why `RoPE` needs a `layout`, or why there is none.
     attention : mapping, optional
-        The fields of its `ModelAttention`.
+        Fields of its `ModelAttention`.
     is_listed : bool, default True
-        Whether anything is known of the type.
+        Whether `model_types.json` has the type.
     """
 
     layout: str | None = None
@@ -184,10 +184,10 @@ class ModelType(NamedTuple):
     bases: Mapping[str, Sequence[Any]] = {}
     scaled: Sequence[str] = ()
     base_keys: Sequence[str] | None = None
-    own_bases: bool = False
+    layer_bases: bool = False
     reads: Sequence[str] = ("head_dim",)
     named: Mapping[str, Any] = {}
-    own: Mapping[str, Mapping[str, Any]] = {}
+    layer_sizes: Mapping[str, Mapping[str, Any]] = {}
     classes: Sequence[str] = ()
     ignored: Sequence[str] = ()
     more_parameters: Mapping[str, Sequence[str]] = {}
@@ -211,11 +211,11 @@ class ModelType(NamedTuple):
     is_listed: bool = True
 
 
-# What is read of an unknown type.
+# Description of an unknown type.
 _UNKNOWN = ModelType(
-    own_bases=True,
+    layer_bases=True,
     reads=keys.READ_BY_SOME,
-    own={"full_attention": {"head_dim": "global_head_dim"}}
+    layer_sizes={"full_attention": {"head_dim": "global_head_dim"}}
     | {"sliding_attention": {"head_dim": "swa_head_dim"}},
     rotary_switch=("use_rotary_pos_emb", True),
     is_listed=False,
@@ -223,7 +223,7 @@ _UNKNOWN = ModelType(
 
 
 @cache
-def _file() -> dict[str, Any]:
+def _load() -> dict[str, Any]:
     import json  # noqa: PLC0415 - take long to import
     from importlib import resources  # noqa: PLC0415
 
@@ -232,19 +232,18 @@ def _file() -> dict[str, Any]:
 
 
 def models() -> dict[str, dict[str, Any]]:
-    """Return what is known of each `model_type`."""
-    return _file()["models"]  # type: ignore[no-any-return]
+    """Return the fields of the `ModelType` of each type."""
+    return _load()["models"]  # type: ignore[no-any-return]
 
 
 def layer_types() -> dict[str, Any]:
-    """Return what is known of types of layers.
+    """Return the names of types of layers, and the keys of their lists.
 
-    That is the types in transformers (`known`), their names for older ones (`new_names`), the keys
-    of lists of types, with what their entries mean if they are no types (`lists`), and the keys of
-    lists of the layers with full attention, with the type of the others and the number of the first
-    layer (`full_lists`).
+    `names` holds the types in transformers, and `new_names` maps older names to them. `lists` maps
+    keys of lists of types to the types of their entries. `full_lists` maps keys of lists of layers
+    with full attention to the type of all further layers and the number of the first layer.
     """
-    return _file()["layer_types"]  # type: ignore[no-any-return]
+    return _load()["layer_types"]  # type: ignore[no-any-return]
 
 
 def get_model_type(name: str | None) -> ModelType:
