@@ -120,11 +120,8 @@ MODULES = {
 }
 
 
-# Constructors import what reads configurations when they are called.
-IN_CALLS = {
-    f"{PACKAGE}.rotary.rope": {f"{PACKAGE}.models.hf_config"},
-    f"{PACKAGE}.versions": {PACKAGE},
-}
+# Imports within functions.
+IN_CALLS = {f"{PACKAGE}.versions": {PACKAGE}}
 
 
 def package_of(name):

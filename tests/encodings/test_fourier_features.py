@@ -171,7 +171,7 @@ def test_kernel_is_its_formula(name):
 def test_kernels_in_blocks_are_the_same(monkeypatch):
     features, d = FEATURES["weighted"], RNG.uniform(-5, 5, (2, 3, 7))
     whole = features.kernel(d)
-    monkeypatch.setattr(fourier_features, "_NUMBERS_OF_A_BLOCK", 100)
+    monkeypatch.setattr(fourier_features, "_BLOCK_ELEMENTS", 100)
     np.testing.assert_allclose(features.kernel(d), whole, rtol=0, atol=1e-15)
     assert features.kernel(d[:, :0]).shape == (0, 7)
 
@@ -325,7 +325,7 @@ def test_decoding_in_blocks_and_of_nothing(backend, monkeypatch):
     encoded = features.encode(backend.array(points))
     bounds = BOUNDS[1]
     whole = backend.numpy(features.decode(encoded, bounds))
-    monkeypatch.setattr(decoding, "_NUMBERS_OF_A_BLOCK", 2 * 81)
+    monkeypatch.setattr(decoding, "_BLOCK_ELEMENTS", 2 * 81)
     limit = 1e-10 if backend.wide == "float64" else 1e-3
     np.testing.assert_allclose(
         backend.numpy(features.decode(encoded, bounds)), whole, rtol=0, atol=limit

@@ -101,25 +101,25 @@ def test_encoding_for_half_precision_is_float32(backend):
 
 
 def test_encoding_of_positions_outside_the_table(backend):
-    layer, like = layer_on(backend), backend.array(np.zeros((3, 2)))
+    layer, x = layer_on(backend), backend.array(np.zeros((3, 2)))
     positions = backend.array([0, 6])
     if not backend.reads_indices(positions):
-        got = backend.numpy(layer.encoding(like, positions=positions))
+        got = backend.numpy(layer.encoding(x, positions=positions))
         np.testing.assert_array_equal(np.isnan(got), [[False, True]] * 3)
     else:
         with pytest.raises(ValueError, match="`positions` must be from 0 to 5, got 6"):
-            layer.encoding(like, positions=positions)
+            layer.encoding(x, positions=positions)
 
 
 @pytest.mark.parametrize(
-    ("like", "options", "error", "message"),
+    ("shape", "options", "error", "message"),
     [
-        ((4, 2), {}, ValueError, "`like` must have 3 features (`embedding_size`) on axis 0"),
+        ((4, 2), {}, ValueError, "`x` must have 3 features (`embedding_size`) on axis 0"),
         (
             (3, 7),
             {},
             ValueError,
-            "`like` must have at most 6 positions (`max_len`) on axis 1, got 7 at offset 0.",
+            "`x` must have at most 6 positions (`max_len`) on axis 1, got 7 at offset 0.",
         ),
         (
             (3, 2),
@@ -135,11 +135,11 @@ def test_encoding_of_positions_outside_the_table(backend):
         ),
     ],
 )
-def test_encoding_refuses_what_a_call_refuses(like, options, error, message):
+def test_encoding_refuses_what_a_call_refuses(shape, options, error, message):
     with pytest.raises(error, match="^" + re.escape(message)):
-        LearnedPE(3, 6).encoding(np.zeros(like), **options)
-    with pytest.raises(TypeError, match="`like` must have a real floating-point dtype, got int64"):
-        LearnedPE(3, 6).encoding(np.zeros(like, dtype="int64"), **options)
+        LearnedPE(3, 6).encoding(np.zeros(shape), **options)
+    with pytest.raises(TypeError, match="`x` must have a real floating-point dtype, got int64"):
+        LearnedPE(3, 6).encoding(np.zeros(shape, dtype="int64"), **options)
 
 
 @pytest.mark.library("torch")

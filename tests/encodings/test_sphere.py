@@ -257,7 +257,7 @@ def test_shapes_broadcast(backend, shapes):
 def test_blocks_are_as_one(monkeypatch, shapes):
     latitude, longitude = RNG.uniform(-90, 90, shapes[0]), RNG.uniform(-180, 180, shapes[1])
     expected = spherical_encoding(latitude, longitude, 4)
-    monkeypatch.setattr("positional_embeddings.encodings.sphere._PLACES_OF_A_BLOCK", 4)
+    monkeypatch.setattr("positional_embeddings.encodings.sphere._BLOCK_POINTS", 4)
     np.testing.assert_array_equal(spherical_encoding(latitude, longitude, 4), expected)
 
 

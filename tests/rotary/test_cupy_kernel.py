@@ -311,7 +311,7 @@ def test_64_bits_of_index(by_vectors_only, monkeypatch):
     kinds, *_, plan = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
     assert kinds[2] == "int64"
     assert plan.view("int64")[5] == 2**27
-    monkeypatch.setattr(cupy_kernel, "FIRST_OF_64_BITS", 0)
+    monkeypatch.setattr(cupy_kernel, "INT32_LIMIT", 0)
     cupy_kernel._launch.cache_clear()
     try:
         for layout in ("half", "interleaved"):
@@ -327,7 +327,7 @@ def test_a_grid_has_at_most_65535_blocks_beyond_its_first_axis():
 
 def test_large_grids_rotate_some_repeats_in_one_thread(by_vectors_only, monkeypatch):
     monkeypatch.setattr(cupy_kernel, "BUSY_THREADS", 1)
-    monkeypatch.setattr(cupy_kernel, "MOST_BLOCKS_YZ", 2)
+    monkeypatch.setattr(cupy_kernel, "MAX_BLOCKS_YZ", 2)
     monkeypatch.setattr(cupy_kernel, "BLOCK_THREADS", 8)
     cupy_kernel._launch.cache_clear()
     try:

@@ -98,7 +98,7 @@ def numba_kernel():
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypatch):
     monkeypatch.setattr(numba_kernel, "CACHED_TABLE_BYTES", table_bytes)
-    monkeypatch.setattr(numba_kernel, "BYTES_OF_A_THREAD", 2**10)
+    monkeypatch.setattr(numba_kernel, "THREAD_BYTES", 2**10)
     monkeypatch.setattr(numba_kernel.numba.config, "NUMBA_NUM_THREADS", threads)
     for layout in ("half", "interleaved"):
         for take, feature, seq in VIEWS.values():

@@ -657,7 +657,7 @@ WRONG = [
         PositionalEncoder(),
         MONTHS,
         TypeError,
-        "`X['m']` must hold numbers or dates, got periods, Period('2024-01', 'M'). Convert periods to when they begin, as with .dt.to_timestamp() of pandas.",
+        "`X['m']` must hold numbers or dates, got periods, Period('2024-01', 'M'). Convert periods to their start, as with .dt.to_timestamp() of pandas.",
     ),
     (
         PositionalEncoder(),

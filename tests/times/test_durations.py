@@ -7,7 +7,7 @@ import pytest
 
 from positional_embeddings.times.calendar import extent_of
 from positional_embeddings.times.dates import Times
-from positional_embeddings.times.durations import duration_of, labels_of, order_of_places
+from positional_embeddings.times.durations import duration_of, labels_of, latitude_longitude_order
 from positional_embeddings.times.named import Coordinate, Fourier, Spherical, Trend
 
 
@@ -35,13 +35,13 @@ def times(values, unit):
     ],
 )
 def test_latitude_and_longitude_are_told_by_name(latitude, longitude):
-    assert tuple(order_of_places("X", (latitude, longitude))) == (0, 1)
-    assert tuple(order_of_places("X", (longitude, latitude))) == (1, 0)
+    assert tuple(latitude_longitude_order("X", (latitude, longitude))) == (0, 1)
+    assert tuple(latitude_longitude_order("X", (longitude, latitude))) == (1, 0)
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("flat", "salon"), ("plate", "clone")])
 def test_other_names_keep_their_order(names):
-    assert tuple(order_of_places("X", names)) == (0, 1)
+    assert tuple(latitude_longitude_order("X", names)) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_other_names_keep_their_order(names):
 )
 def test_two_of_a_kind_are_refused(names):
     with pytest.raises(ValueError, match="hold one latitude and one longitude"):
-        order_of_places("X", names)
+        latitude_longitude_order("X", names)
 
 
 def test_units_of_text():

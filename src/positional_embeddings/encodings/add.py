@@ -21,12 +21,12 @@ def add_positional_encoding(
     x : array
         Real floating-point numbers, features on `feature_axis`, positions on `seq_axis`.
     encoding : array, shape (features, seq), or the shape of `x`
-        The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
-        where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
-        What `LearnedPE.encoding` returns is in the layout of `x`: leave the axes out for it.
+        The encoding, repeated along the further axes of `x`; or in the layout of `x`, with length 1
+        on axes that broadcast. With two axes it is always (features, seq). The result of
+        `LearnedPE.encoding` is in the layout of `x` and needs no axes.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
-        axes. For more they must be given with an encoding of two axes.
+        axes. They are required for more axes and an encoding of two axes.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def add_positional_encoding(
     backend = get_backend(x=x, encoding=encoding)
     checks.real_floating(backend.xp, x=x, encoding=encoding)
     feature, seq = _axes(feature_axis, seq_axis, x, encoding, "x")
-    return add_wide(x, _align_encoding(encoding, x, feature, seq, backend.xp), backend)
+    return add_upcast(x, _align_encoding(encoding, x, feature, seq, backend.xp), backend)
 
 
 def add_positional_encoding_vjp(
@@ -79,14 +79,14 @@ def add_positional_encoding_vjp(
     encoding : array, shape (features, seq), or the shape of `grad`
         The encoding that was added.
     feature_axis, seq_axis : int, optional
-        Axes of features and positions in `grad`, as for `add_positional_encoding`.
+        Axes of features and positions in `grad`, as in `add_positional_encoding`.
 
     Returns
     -------
     grad_x : array
         `grad` itself.
     grad_encoding : array
-        Shape of `encoding`: the sum of `grad` over the axes that `encoding` was repeated along.
+        Sum of `grad` over the axes along which `encoding` was repeated, in the shape of `encoding`.
 
     Raises
     ------
@@ -110,8 +110,8 @@ def add_positional_encoding_vjp(
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
     with backend.compute_context(grad):
-        wide = backend.astype(grad, backend.dtype)
-        total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
+        upcast = backend.astype(grad, backend.dtype)
+        total = xp.sum(upcast, axis=repeated, keepdims=True) if repeated else upcast
         if encoding.ndim == 2:
             total = total[
                 tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))
@@ -124,7 +124,7 @@ def _axes(
     feature_axis: int | None, seq_axis: int | None, x: Array, encoding: Array, name: str
 ) -> tuple[int, int]:
     if encoding.ndim != 2 and feature_axis is seq_axis is None:
-        feature_axis, seq_axis = 0, 1  # of no use for an encoding in the layout of `x`
+        feature_axis, seq_axis = 0, 1  # unused
     return axes.feature_and_seq_axis(feature_axis, seq_axis, x, name)
 
 
@@ -138,8 +138,8 @@ def _align_encoding(encoding: Array, x: Array, feature: int, seq: int, xp: Names
     return encoding
 
 
-def add_wide(x: ArrayT, encoding: Array, backend: Backend) -> ArrayT:
-    """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
+def add_upcast(x: ArrayT, encoding: Array, backend: Backend) -> ArrayT:
+    """Add in the compute dtype, float32 for half precision, and return the dtype of `x`."""
     with backend.compute_context(x):
-        wide, other = (backend.astype(a, backend.dtype) for a in (x, encoding))
-        return backend.astype(wide + other, x.dtype)  # type: ignore[no-any-return]
+        features, encoding = (backend.astype(a, backend.dtype) for a in (x, encoding))
+        return backend.astype(features + encoding, x.dtype)  # type: ignore[no-any-return]

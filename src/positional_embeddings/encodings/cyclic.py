@@ -10,7 +10,7 @@ from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.encodings import features
 
-_MOST_HARMONICS = 2**10
+_MAX_HARMONICS = 2**10
 
 
 def cyclic_encoding(
@@ -21,17 +21,17 @@ def cyclic_encoding(
     *,
     dtype: Dtype | None = None,
 ) -> Array:
-    r"""Return sines and cosines of the harmonics of one period or several.
+    r"""Return sines and cosines of the harmonics of one or more periods.
 
     Parameters
     ----------
     x : array
         Integer or real coordinates of any shape, sign and order, such as times or longitudes.
-        Real ones beyond 2**63, and those that are not finite, give NaN.
+        Coordinates beyond 2**63, infinity and NaN give NaN.
     period : float, or list, tuple or 1-D NumPy array of floats
         Periods in the unit of `x`, from 2**-64 to 2**100.
     harmonics : int, or list, tuple or 1-D NumPy array of ints, default 1
-        Number of harmonics of every period, or of each, 1 to 1024.
+        Number of harmonics of all periods, or of each, 1 to 1024.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of a real `x`,
         or the library's default for integers.
@@ -47,8 +47,8 @@ def cyclic_encoding(
     TypeError
         If `x` is not an array of numbers, or `period` or `harmonics` are of the wrong kind.
     ValueError
-        If a period or a number of harmonics is out of range, or there is not one number of
-        harmonics for each period.
+        If a period or a number of harmonics is out of range, or the lengths of `period` and
+        `harmonics` differ.
 
     See Also
     --------
@@ -56,9 +56,9 @@ def cyclic_encoding(
 
     Notes
     -----
-    Phases are computed in exact parts in float64, also for an `x` of float32, and rounded once:
-    features are off by the last digit or so however far from 0 `x` is. What differs by whole
-    periods, as the real numbers that the floats are, has the same features but for that digit.
+    Phases are computed in exact parts in float64, also for an `x` of float32, and rounded once.
+    The error of a feature is about one unit in the last place, for any magnitude of `x`. Floats
+    that differ by an exact multiple of the period have the same features up to this error.
 
     References
     ----------
@@ -72,7 +72,7 @@ def cyclic_encoding(
     array([[ 0., -1.,  0.,  1.,  0.],
            [-1.,  0.,  1.,  0., -1.]])
 
-    Two harmonics of the day, and one of the year, of times in days:
+    Two harmonics of the day and one of the year, for times in days:
 
     >>> days = np.asarray([0.75, 366.0, 366.75])
     >>> features = cyclic_encoding(days, [1, 365.25], [2, 1])
@@ -92,14 +92,14 @@ def cyclic_encoding(
 
 
 def harmonic_counts(harmonics: int | Sequence[int] | HostArray, periods: int) -> list[int]:
-    """Return the number of harmonics of each period, after checking it."""
-    check = partial(checks.positive_integer, max_value=_MOST_HARMONICS)
+    """Check the number of harmonics of each period and return it."""
+    check = partial(checks.positive_integer, max_value=_MAX_HARMONICS)
     return features.scalar_or_sequence("harmonics", harmonics, check, periods, "period")
 
 
 @cached_constant
 def _frequencies(periods: tuple[float, ...], counts: tuple[int, ...]) -> str:
-    """Return the digits of the harmonics of each period, in cycles."""
+    """Return the digits of the frequencies of the harmonics, in cycles."""
     pairs = zip(periods, counts, strict=True)
     with localcontext(DIGITS):
         sinusoids = (h / Decimal(period) for period, count in pairs for h in range(1, count + 1))

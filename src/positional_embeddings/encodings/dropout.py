@@ -1,4 +1,4 @@
-"""Dropout, by any source of random numbers."""
+"""Dropout with any source of random numbers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from positional_embeddings.arrays.namespace import ArrayT, np
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
-    """Set random elements to zero, and scale the others up.
+    """Set random elements to zero, and scale up the remaining ones.
 
     Parameters
     ----------
@@ -18,20 +18,20 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     rate : float
         Probability that an element is set to zero, 0 or more and below 1.
     rng : numpy.random.Generator, cupy.random.Generator or callable, optional
-        Source of the random numbers: a generator, or a function from a shape to an array of numbers
-        from 0 to below 1, such as ``torch.rand``. If None, `x` is returned as it is.
+        Source of random numbers: a generator, or a function from a shape to an array of numbers in
+        [0, 1), such as ``torch.rand``. If None, `x` is returned unchanged.
 
     Returns
     -------
     array
-        Shape and dtype of `x`: zeros, else ``x / (1 - rate)``. The expected value is `x`.
+        Zeros, else ``x / (1 - rate)``, in the shape and dtype of `x`. The expected value is `x`.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `rate` is out of range, or `rng` gives another shape.
+        If `rate` is out of range, or `rng` returns another shape.
 
     References
     ----------
@@ -56,12 +56,12 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         )
     if rng is None or rate == 0:
         return x
-    drawn = draw(tuple(x.shape))
-    if isinstance(drawn, np.ndarray):
-        drawn = xp.asarray(drawn, dtype=backend.dtype, device=backend.device)
-    get_backend(x=x, rng=drawn)  # a check
-    if tuple(drawn.shape) != tuple(x.shape):
-        raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
+    samples = draw(tuple(x.shape))
+    if isinstance(samples, np.ndarray):
+        samples = xp.asarray(samples, dtype=backend.dtype, device=backend.device)
+    get_backend(x=x, rng=samples)  # a check
+    if tuple(samples.shape) != tuple(x.shape):
+        raise wrong_value("rng", f"return the requested shape {tuple(x.shape)}", samples.shape)
     with backend.compute_context(x):
         scaled = backend.astype(x, backend.dtype) / (1 - rate)
-        return backend.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]
+        return backend.astype(xp.where(samples >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ Size = int | tuple[int, int]
 
 
 def _pair(name: str, size: Size) -> tuple[int, int]:
-    """Return height and width; an integer stands for both."""
+    """Return height and width; an integer is both."""
     if not isinstance(size, tuple | list):
         size = (size, size)
     if len(size) != 2:
@@ -27,9 +27,9 @@ def _pair(name: str, size: Size) -> tuple[int, int]:
 class TokenEmbedding(weights.ArrayDataclass):
     """A vector for each token of a vocabulary.
 
-    Immutable: `dataclasses.replace` gives a copy with another table. The table of a
-    checkpoint, which is stored as (token, feature), is passed transposed. Some models multiply the
-    vectors, by ``d_model**0.5`` in Gemma and the first transformer; this is left to the caller.
+    Immutable: `dataclasses.replace` returns a copy with another table. Transpose the table of a
+    checkpoint, (token, feature). The result is not scaled; Gemma and the first transformer multiply
+    vectors by ``d_model**0.5``.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ class TokenEmbedding(weights.ArrayDataclass):
     d_model : int
         Number of features, positive, at most 2**20.
     padding_idx : int, optional
-        Token whose vector is zero, and gets no gradient.
+        Token with a vector of zeros and no gradient.
     init_std : float, default 0.02
-        Standard deviation of the normal distribution that the table is drawn from.
+        Standard deviation of the normal distribution of a drawn table.
     rng : int or numpy.random.Generator, optional
         Seed or generator for drawing the table.
     embeddings : array, shape (d_model, vocab_size), optional
-        The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
-        that an optimizer trains it.
+        The table, of any library; drawn if None. A `torch.nn.Parameter` is not copied, so that an
+        optimizer can train it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
@@ -91,7 +91,7 @@ class TokenEmbedding(weights.ArrayDataclass):
         Parameters
         ----------
         ids : array of int
-            Tokens from 0 to `vocab_size` - 1, of any shape, in the library of the table.
+            Tokens from 0 to `vocab_size` - 1, of any shape, of the library of the table.
 
         Returns
         -------
@@ -101,10 +101,10 @@ class TokenEmbedding(weights.ArrayDataclass):
         Raises
         ------
         TypeError
-            If `ids` are not integers, or of another library than the table.
+            If `ids` are not integers, or not of the library of the table.
         ValueError
-            If a token is out of range. On a GPU, which is not waited for, and where arrays are
-            lazy or traced, such a token gives NaN.
+            If a token is out of range. On a GPU, and in lazy or traced arrays, the vector of such a
+            token is NaN instead.
         """
         backend = get_backend(ids=ids, embeddings=self.embeddings)
         table, padding_idx = self.embeddings, self.padding_idx
@@ -114,21 +114,21 @@ class TokenEmbedding(weights.ArrayDataclass):
 
 @dataclass(frozen=True, eq=False)
 class PatchEmbedding(weights.ArrayDataclass):
-    """A vector for each patch of an image: a convolution whose stride is its kernel.
+    """A vector for each patch of an image: a convolution with a stride of the kernel size.
 
-    Immutable: `dataclasses.replace` gives a copy with other weights.
+    Immutable: `dataclasses.replace` returns a copy with other weights.
 
     Parameters
     ----------
     image_size : int or tuple of int
-        Height and width of an image, positive, at most 2**20; an int for both.
+        Height and width of an image, positive, at most 2**20; an int is both.
     patch_size : int or tuple of int
-        Height and width of a patch, divisors of the image's.
+        Height and width of a patch, which divide the size of the image.
     num_channels, d_model : int
         Numbers of channels and of features, positive, at most 2**20.
     rng : int or numpy.random.Generator, optional
-        Seed or generator for drawing the kernel: normal numbers of variance 1 over the
-        number of elements of a patch. The bias starts from zero.
+        Seed or generator for drawing the kernel from a normal distribution, with variance 1 over
+        the number of elements of a patch. The bias is zero.
     kernel : array, shape (d_model, num_channels, patch height, patch width), optional
         Weights of the projection, in the layout of a two-dimensional convolution.
     bias : array, shape (d_model,), optional
@@ -192,17 +192,18 @@ class PatchEmbedding(weights.ArrayDataclass):
         Parameters
         ----------
         images : array, shape (num_channels, height, width, batch)
-            Real floating-point numbers, in the library of the weights.
+            Real floating-point numbers, of the library of the weights.
 
         Returns
         -------
         array, shape (d_model, patches, batch)
-            The patches row by row, in the dtype of `images`. Half precision is computed in float32.
+            Vectors of the patches, row by row, in the dtype of `images`. Half precision is computed
+            in float32.
 
         Raises
         ------
         TypeError
-            If `images` has no real floating-point dtype, or another library than the weights.
+            If `images` is not real floating-point, or not of the library of the weights.
         ValueError
             If `images` has the wrong shape.
         """
@@ -216,10 +217,10 @@ class PatchEmbedding(weights.ArrayDataclass):
         dtype = xp.result_type(backend.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
         with backend.compute_context(images):
-            kernel, bias, wide = (backend.astype(array, dtype) for array in arrays)
+            kernel, bias, upcast = (backend.astype(array, dtype) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
-        patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
+        patches = xp.permute_dims(xp.reshape(upcast, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
         with backend.compute_context(flat):

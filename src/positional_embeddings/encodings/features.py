@@ -1,4 +1,4 @@
-"""Features that are cosines and sines: their arrangement, their blocks, their wavelengths."""
+"""Features of sines and cosines: their arrangement, blocks and wavelengths."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
@@ -33,25 +33,25 @@ from positional_embeddings.arrays.namespace import Array, Dtype, np
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
 LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
-# 60 digits of a frequency are enough for 64-bit integers down to here. Float32 holds both ends,
-# and their quarters.
-SHORTEST, LONGEST = 2.0**-64, 2.0**100
+# For shorter wavelengths, 60 digits of a frequency do not suffice for 64-bit integers. Both limits
+# and their quarters are floats in float32.
+MIN_WAVELENGTH, MAX_WAVELENGTH = 2.0**-64, 2.0**100
 
-# Numbers of features of NumPy's arrays that are computed at a time, few enough for the cache.
-_NUMBERS_OF_A_BLOCK = 2**15
+# Features per block in NumPy, which fits the cache.
+_BLOCK_ELEMENTS = 2**15
 
 SinCos: TypeAlias = tuple[Array, Array]  # sines and cosines, each (pair, *shape)
 
 
 def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Backend, Dtype]:
-    """Return the space of real or integer coordinates and the dtype of their features."""
+    """Return the backend of real or integer coordinates and the dtype of their features."""
     backend = get_backend(**{name: x})
     checks.real(name, x, backend.xp)
     return backend, checks.feature_dtype(x, dtype, backend)
 
 
 def check_first_axis(name: str, x: Array, size: int, requirement: str) -> None:
-    """Check that an array has a first axis of `size`, of what is named."""
+    """Check that the first axis of an array has length `size`."""
     if not x.ndim or checks.lengths_differ(x.shape[0], size):
         raise wrong_value(name, f"have shape ({size}, ...), {requirement} first", tuple(x.shape))
 
@@ -66,11 +66,10 @@ def by_chunks(
     *,
     is_stacked: bool = False,
 ) -> Array:
-    """Return ``encode(*coordinates, space=space)``, an array (count, *shape) of a dtype.
+    """Return ``encode(*coordinates, backend=backend)``, an array (count, *shape) of `dtype`.
 
-    On a chunked library each chunk is encoded in one task, as an array of NumPy is.
-    The coordinates broadcast to the shape; if `is_stacked`, there is one array of them, which has
-    a first axis in place of the features.
+    In a chunked library each chunk is encoded in one task. The coordinates broadcast to the shape.
+    If `is_stacked`, there is one array with the coordinates on its first axis.
     """
     if not backend.is_chunked:
         with backend.compute_context(coordinates[0]):
@@ -96,18 +95,18 @@ def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
 
 
 class Sinusoids(NamedTuple):
-    """Sines and cosines of frequencies times points, and how they become features."""
+    """Sines and cosines of frequencies times points, and their arrangement as features."""
 
-    # One for each coordinate; a single one if points have no axis of coordinates.
+    # A tuple if points have an axis of coordinates.
     frequencies: Frequencies | tuple[Frequencies, ...]
     arrangement: str = "interleaved"
     amplitude: float | tuple[float, ...] = 1.0  # of all waves, or of each
     cos_first: bool = False
     phases: Frequencies = ""  # in cycles, none if empty
-    is_drawn: bool = False  # at random, so that few phases are whole quadrants
+    is_random: bool = False  # random phases are rarely multiples of a quadrant
 
     def coordinate_frequencies(self) -> tuple[Frequencies, ...]:
-        """Return the frequencies of each coordinate; phases come last, as a coordinate of 1."""
+        """Return the frequencies of each coordinate; phases are the last, for a coordinate of 1."""
         frequencies = self.frequencies
         frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
         return (*frequencies, self.phases) if self.phases else frequencies
@@ -123,7 +122,7 @@ class Sinusoids(NamedTuple):
         """Return the features of points in one chunk."""
         xp, frequencies = backend.xp, self.coordinate_frequencies()
         pairs, layout = len(in_cycles(frequencies[0])), LAYOUTS[self.arrangement]
-        work = dtypes.compute_dtype(dtype, xp)
+        compute_dtype = dtypes.compute_dtype(dtype, xp)
         if isinstance(self.frequencies, str):
             if not self.phases:
                 return self._encode_line(points, frequencies[0], dtype, backend)
@@ -133,20 +132,22 @@ class Sinusoids(NamedTuple):
         shape = points.shape[1:]
         factor = as_column(self.amplitude, len(shape), backend)
         if backend.has_cuda_kernels:
-            both = cos_sin_of_sum_by_kernel(points, frequencies, work, backend, factor)
-            cos, sin = both[0, ...], both[1, ...]
+            cos_and_sin = cos_sin_of_sum_by_kernel(
+                points, frequencies, compute_dtype, backend, factor
+            )
+            cos, sin = cos_and_sin[0, ...], cos_and_sin[1, ...]
         elif backend.computes_in_blocks and len(frequencies) <= MAX_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
-            sin, cos = self.in_order(*split_pairs(features, 0, layout, pairs))
+            sin, cos = self.ordered(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
             factor = as_column(self.amplitude, 1, backend)
-            by_quadrant = not self.is_drawn
+            by_quadrant = not self.is_random
             fill_cos_sin_of_sum(flat, frequencies, factor, cos, sin, by_quadrant=by_quadrant)
             return np.reshape(features, (2 * pairs, *shape))
         else:
             coordinates = [points[i, ...] for i in range(len(frequencies))]
-            cos, sin = cos_sin_of_sum(coordinates, frequencies, work, backend, factor)
-        features = join_pairs(*self.in_order(sin + 0.0, cos + 0.0), 0, layout, xp)
+            cos, sin = cos_sin_of_sum(coordinates, frequencies, compute_dtype, backend, factor)
+        features = join_pairs(*self.ordered(sin + 0.0, cos + 0.0), 0, layout, xp)
         return backend.astype(features, dtype)
 
     def _encode_line(
@@ -154,43 +155,41 @@ class Sinusoids(NamedTuple):
     ) -> Array:
         """Return the features of points of one coordinate, without phases.
 
-        Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
-        in the cache.
+        NumPy computes in blocks, so that temporary arrays stay in the cache.
         """
         xp, layout, pairs = backend.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
-        work = dtypes.compute_dtype(dtype, xp)
+        compute_dtype = dtypes.compute_dtype(dtype, xp)
 
         def sin_cos(x: Array) -> SinCos:
             factor = as_column(self.amplitude, x.ndim, backend)
-            cos, sin = cos_sin(x, frequencies, work, backend, factor)
-            return self.in_order(sin + 0.0, cos + 0.0)  # no negative zeros
+            cos, sin = cos_sin(x, frequencies, compute_dtype, backend, factor)
+            return self.ordered(sin + 0.0, cos + 0.0)  # no negative zeros
 
         if not backend.computes_in_blocks or backend.is_compiling:  # PyTorch would unroll the loop
             return backend.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
         features = np.empty((2 * pairs, points.size), dtype=dtype)
         sines, cosines = split_pairs(features, 0, layout, pairs)
         flat = np.reshape(points, (points.size,))
-        for block in cuts(points.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
+        for block in cuts(points.size, max(1, _BLOCK_ELEMENTS // (2 * pairs))):
             sines[:, block], cosines[:, block] = sin_cos(flat[block])
         return np.reshape(features, (2 * pairs, *points.shape))
 
-    def in_order(self, sin: Array, cos: Array) -> SinCos:
-        """Exchange sines and cosines if cosines come first."""
+    def ordered(self, sin: Array, cos: Array) -> SinCos:
+        """Return sines and cosines in the order of the features."""
         return (cos, sin) if self.cos_first else (sin, cos)
 
 
-def angle_sum(one: SinCos, other: SinCos) -> SinCos:
-    """Return sines and cosines of sums of angles, points aligned at their last axes."""
-    ndim = max(x.ndim for x in (*one, *other))
-    sin, cos, other_sin, other_cos = (
-        x if x.ndim == ndim else x[(slice(None), *(None,) * (ndim - x.ndim), ...)]
-        for x in (*one, *other)
+def angle_sum(a: SinCos, b: SinCos) -> SinCos:
+    """Return sines and cosines of sums of angles, with the axes of points aligned at the last."""
+    ndim = max(x.ndim for x in (*a, *b))
+    sin_a, cos_a, sin_b, cos_b = (
+        x if x.ndim == ndim else x[(slice(None), *(None,) * (ndim - x.ndim), ...)] for x in (*a, *b)
     )
-    return sin * other_cos + cos * other_sin, cos * other_cos - sin * other_sin
+    return sin_a * cos_b + cos_a * sin_b, cos_a * cos_b - sin_a * sin_b
 
 
 def as_column(values: float | tuple[float, ...], ndim: int, backend: Backend) -> Array:
-    """Return a number of each wave as an array with `ndim` further axes; one number as it is."""
+    """Return the numbers of waves as an array with `ndim` further axes, or a float unchanged."""
     if isinstance(values, float):
         return values
     array = constant_array(list, values, dtype=backend.widest, backend=backend)
@@ -198,17 +197,17 @@ def as_column(values: float | tuple[float, ...], ndim: int, backend: Backend) ->
 
 
 def wavelength(name: str, value: Array) -> float:
-    """Return a wavelength or a period after checking its range."""
+    """Check the range of a wavelength or period and return it."""
     number = checks.positive_number(name, value)
-    if not SHORTEST <= number <= LONGEST:
+    if not MIN_WAVELENGTH <= number <= MAX_WAVELENGTH:
         raise wrong_value(name, "be between 2**-64 and 2**100", number)
     return number
 
 
 def smoothness(nu: float | None) -> float:
-    """Return the smoothness of a Matern kernel, 1.5 if none is given, after checking its range.
+    """Check the smoothness of a Matern kernel and return it, 1.5 if None.
 
-    Below 0.1 the tails of its spectrum are too heavy for floating-point numbers.
+    Below 0.1 the tails of the spectrum are too heavy for floating-point numbers.
     """
     number = checks.positive_number("nu", 1.5 if nu is None else nu)
     if number < 0.1:
@@ -218,7 +217,7 @@ def smoothness(nu: float | None) -> float:
 
 @cached_constant
 def cycles(part: str, *wavelengths: float) -> str:
-    """Return the digits of frequencies: a part of a cycle in each wavelength."""
+    """Return the digits of the frequencies: `part` of a cycle in each wavelength."""
     with localcontext(DIGITS):
         return " ".join(str(Decimal(part) / Decimal(length)) for length in wavelengths)
 
@@ -228,14 +227,14 @@ def scalar_or_sequence(
     values: Array,
     check: Callable[[str, Any], Any],
     count: int | None = None,
-    each: str = "",
+    noun: str = "",
 ) -> list[Any]:
-    """Return one number, or several of a list, a tuple or a 1-D NumPy array, after checking each.
+    """Check a number, list, tuple or 1-D NumPy array of numbers, and return a list.
 
-    With a `count` there must be one number for `each`, or one for all, which is repeated.
+    With a `count` the list must have this length; one number is repeated.
     """
     is_list = isinstance(values, list | tuple)
-    # PyTorch compiles for any number, and then knows no attributes of it.
+    # In compiled PyTorch code, numbers may be symbolic and lack attributes.
     if isinstance(values, int | float) or not (is_list or getattr(values, "shape", False)):
         return [check(name, values)] * (count or 1)
     if not (is_list or isinstance(values, np.ndarray)):
@@ -246,6 +245,6 @@ def scalar_or_sequence(
         raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
     numbers = [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if count is not None and len(numbers) != count:
-        requirement = f"be a number, or a list of {count}, one for each {each}"
+        requirement = f"be a number, or a list of {count}, one for each {noun}"
         raise wrong_value(name, requirement, plural(len(numbers), "number"))
     return numbers

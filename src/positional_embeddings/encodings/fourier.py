@@ -1,4 +1,4 @@
-"""Fourier features: sines and cosines of coordinates at given wavelengths."""
+"""Fourier features: sines and cosines of coordinates at explicit wavelengths."""
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
@@ -30,14 +30,14 @@ def fourier_encoding(
     Parameters
     ----------
     x : array
-        Integer or real coordinates of any shape, sign and order. Real ones beyond 2**63, and
-        those that are not finite, give NaN.
+        Integer or real coordinates of any shape, sign and order. Coordinates beyond 2**63,
+        infinity and NaN give NaN.
     wavelengths : float, or list, tuple or 1-D NumPy array of floats, optional
-        One wavelength or several, in the unit of `x`, from 2**-64 to 2**100, at most 2**19 of
-        them. Each is taken as the very number that a float is.
+        One to 2**19 wavelengths in the unit of `x`, from 2**-64 to 2**100. Floats are exact
+        numbers.
     preset : {"nerf", "nerf_directions"}, optional
         The wavelengths of NeRF, in place of `wavelengths`: 2, 1, 1/2, ... for coordinates
-        between -1 and 1. 10 of them for places, 4 for directions.
+        between -1 and 1; 10 wavelengths for points, 4 for directions.
     arrangement : {"interleaved", "concatenated"}, default "interleaved"
         Sine and cosine of each wavelength side by side, or all sines and then all cosines.
     dtype : dtype, optional
@@ -48,20 +48,21 @@ def fourier_encoding(
     -------
     array, shape (2 * len(wavelengths), *x.shape)
         :math:`\sin(2\pi x/\lambda_i)` and :math:`\cos(2\pi x/\lambda_i)`, in the library and
-        on the device of `x`. They are exact to the last digit or so however far from 0 `x` is.
+        on the device of `x`. The error is about one unit in the last place, for any magnitude of
+        `x`.
 
     Raises
     ------
     TypeError
         If `x` is not an array of numbers, `wavelengths` are neither a number nor a sequence of
-        numbers, or neither they nor a `preset` are given.
+        numbers, or both `wavelengths` and `preset` are None.
     ValueError
         If a wavelength is out of range, both `wavelengths` and `preset` are given, or a choice
         is unknown.
 
     See Also
     --------
-    octave_wavelengths, log_wavelengths : Wavelengths to give.
+    octave_wavelengths, log_wavelengths : Sequences of wavelengths.
     cyclic_encoding : Harmonics of periods.
 
     References
@@ -78,7 +79,7 @@ def fourier_encoding(
            [ 0.  ,  0.71,  1.  ,  0.71],
            [ 1.  ,  0.71,  0.  , -0.71]])
 
-    Points of a NeRF, three coordinates each, to 60 features:
+    Points of a NeRF with three coordinates, to 60 features:
 
     >>> points = np.random.default_rng(0).uniform(-1, 1, (3, 1024))
     >>> fourier_encoding(points, preset="nerf").shape
@@ -99,26 +100,25 @@ def fourier_encoding(
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
-    """Return wavelengths each of which is half of the one before.
+    """Return wavelengths in octaves: each is half of the one before.
 
     Parameters
     ----------
     n : int
         Number of wavelengths, positive.
     longest : float, default 2.0
-        The first and longest one, from 2**-64 to 2**100: the 2 of NeRF, in units of half the
+        The first and longest wavelength, from 2**-64 to 2**100. NeRF uses 2, in units of half the
         width of the scene.
 
     Returns
     -------
     numpy.ndarray, shape (n,)
-        ``longest / 2**i``, float64, exact.
+        ``longest / 2**i``, exact, in float64.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is of the wrong kind or out of range, or the last wavelength would be
-        below 2**-64.
+        If an argument is of the wrong kind or out of range, or the last wavelength is below 2**-64.
 
     References
     ----------
@@ -131,27 +131,27 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     """
     n = checks.feature_count("n", n)
     longest = float(wavelength("longest", longest))
-    if ldexp(longest, 1 - n) < features.SHORTEST:
+    if ldexp(longest, 1 - n) < features.MIN_WAVELENGTH:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
     return np.ldexp(longest, -np.arange(n))  # type: ignore[no-any-return]
 
 
 def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
-    r"""Return wavelengths in a geometric progression, both ends included.
+    r"""Return wavelengths in a geometric progression, including both ends.
 
     Parameters
     ----------
     shortest, longest : float
-        First and last wavelength, from 2**-64 to 2**100, such as the distance of neighbours
-        and the extent of all coordinates.
+        First and last wavelength, from 2**-64 to 2**100, such as the distance between neighbours
+        and the range of the coordinates.
     n : int
-        Number of wavelengths: 2 or more, or 1 if both ends are the same.
+        Number of wavelengths: 2 or more, or 1 if both ends are equal.
 
     Returns
     -------
     numpy.ndarray, shape (n,)
-        :math:`\mathrm{shortest}\,(\mathrm{longest}/\mathrm{shortest})^{i/(n-1)}`, float64,
-        ascending. Each is rounded once.
+        :math:`\mathrm{shortest}\,(\mathrm{longest}/\mathrm{shortest})^{i/(n-1)}`, ascending, each
+        rounded once to float64.
 
     Raises
     ------

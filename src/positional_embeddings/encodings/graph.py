@@ -11,9 +11,9 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype
 
 Laplacian = Literal["normalized", "combinatorial"]
 
-# What rounding may leave between the weights of an edge in both directions, in units of eps.
+# Maximum relative difference between the weights of both directions of an edge, in units of eps.
 _ROUNDINGS = 1024
-# Entries that differ by less are taken for equally large: symmetric graphs have such.
+# Relative difference below which entries count as equal, as in symmetric graphs.
 _TIE = 2.0**-10
 
 
@@ -25,58 +25,56 @@ def graph_laplacian_encoding(
     laplacian: Laplacian = "normalized",
     dtype: Dtype | None = None,
 ) -> Array:
-    r"""Return for each node of a graph its entries of eigenvectors of the graph's Laplacian.
+    r"""Return eigenvectors of the Laplacian of a graph as features of its nodes.
 
-    They are to a graph what sines and cosines are to a sequence: the first vary slowly along
-    the edges, later ones faster.
+    They correspond to sines and cosines of a sequence: the first eigenvectors vary slowly along the
+    edges, later ones faster.
 
     Parameters
     ----------
     adjacency : array, shape (..., nodes, nodes)
         Weights of the edges of undirected graphs: symmetric booleans, integers or real numbers,
-        0 or more. The diagonal holds loops.
+        0 or more. The diagonal has the weights of loops.
     k : int
         Number of features, positive and below the number of nodes.
     laplacian : {"normalized", "combinatorial"}, default "normalized"
-        With the weights :math:`A` and the degrees :math:`D`, which are their sums,
-        :math:`I - D^{-1/2} A D^{-1/2}` or :math:`D - A`.
+        :math:`I - D^{-1/2} A D^{-1/2}` or :math:`D - A`, with the weights :math:`A` and the
+        degrees :math:`D`, the sums of the weights.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, the dtype of real weights, or the
-        library's default for others.
+        Real floating-point dtype of the result. If None, the dtype of real weights, else the
+        library's default.
 
     Returns
     -------
     array, shape (k, ..., nodes)
-        Eigenvectors of length 1 of the `k` smallest eigenvalues after the first one, which is 0,
-        in ascending order; in the library and on the device of `adjacency`.
+        Eigenvectors of length 1 for the `k` smallest eigenvalues in ascending order, without the
+        first eigenvalue 0; in the library and on the device of `adjacency`.
 
     Raises
     ------
     TypeError
         If `adjacency` is not an array of booleans or numbers, or its library has no
-        ``linalg.eigh``, as dask.
+        ``linalg.eigh``, such as dask.
     ValueError
-        If `adjacency` is not square, `k` or `laplacian` is out of range, or, if its values can
-        be read, a weight is negative or not finite, or differs from the weight of the opposite
+        If `adjacency` is not square, or `k` or `laplacian` is out of range. If values are concrete,
+        also if a weight is negative or not finite, or differs from the weight of the opposite
         direction.
 
     Notes
     -----
-    The sign of an eigenvector is arbitrary. Here its entry of largest magnitude is positive,
-    of several such (within one part in 1,024) that of the first node. This makes the sign the
-    same in every library; where several are largest, as in symmetric graphs, it depends on the
-    order of nodes. Models are trained with a random sign of each feature in each step
-    (Dwivedi and Bresson 2021).
+    The sign of an eigenvector is arbitrary. Here the entry of largest magnitude is positive; among
+    several (within one part in 1,024), the entry of the first node. The sign is then the same in
+    every library. With ties, as in symmetric graphs, it depends on the order of nodes. Train models
+    with a random sign of each feature in each step (Dwivedi and Bresson 2021).
 
-    Eigenvectors of equal eigenvalues are determined up to a rotation among them: for a
-    cycle or a complete graph they differ from library to library, and so does the end of the result
-    if eigenvalue `k` equals the next one. Gradients are not defined there.
+    Eigenvectors of equal eigenvalues are unique up to a rotation: for a cycle or a complete graph
+    they differ between libraries. So does the end of the result if eigenvalue `k` equals the next
+    one. Gradients are not defined there.
 
-    A graph of several components has the eigenvalue 0 once for each of them. A node without
-    edges is a component; its row of both Laplacians is 0.
+    A graph has one eigenvalue 0 for each component. A node without edges is a component; its row of
+    both Laplacians is 0.
 
-    Where values cannot be read, as in ``jax.jit``, the mean of the weights of both directions
-    is taken.
+    For traced values, as in ``jax.jit``, the weight is the mean of both directions.
 
     References
     ----------
@@ -116,43 +114,43 @@ def graph_laplacian_encoding(
             weights = weights * root[..., :, None] * root[..., None, :]
             diagonal = xp.astype(has_edges, weights.dtype)
         identity = xp.eye(nodes, dtype=weights.dtype, device=backend.device)
-        # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
+        # The standard does not specify the order of eigenvalues; it is ascending in all libraries.
         _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
-        chosen = vectors[..., 1 : k + 1]
-        return backend.astype(_with_fixed_signs(backend.move_axis(chosen, -1, 0), backend), dtype)
+        vectors = backend.move_axis(vectors[..., 1 : k + 1], -1, 0)
+        return backend.astype(_with_fixed_signs(vectors, backend), dtype)
 
 
 def random_walk_encoding(
     adjacency: AnyArray, /, steps: int, *, dtype: Dtype | None = None
 ) -> Array:
-    r"""Return for each node of a graph the probabilities that a random walk returns to it.
+    r"""Return the probabilities that a random walk returns to each node of a graph.
 
     Parameters
     ----------
     adjacency : array, shape (..., nodes, nodes)
         Weights of the edges of graphs, from the node of the row to the node of the column:
-        booleans, integers or real numbers, 0 or more. Graphs may be directed. The diagonal
-        holds loops.
+        booleans, integers or real numbers, 0 or more. Graphs may be directed. The diagonal has the
+        weights of loops.
     steps : int
         Number of features, positive.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, the dtype of real weights, or the
-        library's default for others.
+        Real floating-point dtype of the result. If None, the dtype of real weights, else the
+        library's default.
 
     Returns
     -------
     array, shape (steps, ..., nodes)
-        Diagonal of :math:`(D^{-1} A)^t` for t = 1 to `steps`, where :math:`D` are the sums of
-        the rows of the weights :math:`A`: the probability that a walk is back after t steps,
-        each along an edge drawn by its weight. A walk ends at a node that no edge leaves: such
-        a node gets 0. In the library and on the device of `adjacency`.
+        Diagonal of :math:`(D^{-1} A)^t` for t = 1 to `steps`, with the row sums :math:`D` of the
+        weights :math:`A`: the probability of return after t steps, each along an edge drawn by its
+        weight. A node without outgoing edges ends a walk and has probability 0. In the library and
+        on the device of `adjacency`.
 
     Raises
     ------
     TypeError
         If `adjacency` is not an array of booleans or numbers, or `steps` not an integer.
     ValueError
-        If `adjacency` is not square, `steps` is not positive, or, if its values can be read, a
+        If `adjacency` is not square, or `steps` is not positive. If values are concrete, also if a
         weight is negative or not finite.
 
     References
@@ -176,20 +174,20 @@ def random_walk_encoding(
     with backend.compute_context(weights):
         degrees = xp.sum(weights, axis=-1, keepdims=True)
         one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
-        # Of the main namespace: `linalg` is an extension that a library need not have.
+        # `linalg.diagonal` is in an optional extension of the standard.
         is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=backend.device)
         probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
         walk = one_step
         for step in range(2, steps + 1):
-            # The diagonal of a product of two powers takes no product of matrices.
-            longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
-            probabilities.append(xp.sum(longer * xp.matrix_transpose(walk), axis=-1))
-            walk = longer
+            # The diagonal of a product of two powers needs no product of matrices.
+            next_walk = walk if step % 2 == 0 else xp.matmul(walk, one_step)
+            probabilities.append(xp.sum(next_walk * xp.matrix_transpose(walk), axis=-1))
+            walk = next_walk
         return backend.astype(xp.stack(probabilities), dtype)
 
 
 def _weights(adjacency: Array, backend: Backend) -> Array:
-    """Return the weights in the widest float, after checking them; values where they are read."""
+    """Check the weights, with values if they are concrete, and return them in the widest float."""
     xp = backend.xp
     if not dtypes.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
@@ -197,30 +195,30 @@ def _weights(adjacency: Array, backend: Backend) -> Array:
     if len(shape) < 2 or checks.lengths_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     weights = backend.astype(adjacency, backend.widest)
-    wrong = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
-    for where, actual in wrong:
-        if backend.concrete_bool(xp.any(where)):
+    errors = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
+    for is_wrong, actual in errors:
+        if backend.concrete_bool(xp.any(is_wrong)):
             raise wrong_value("adjacency", "have finite weights of 0 or more", actual)
     return weights
 
 
 def _symmetric(weights: Array, dtype: Dtype, backend: Backend) -> Array:
-    """Return the mean of the weights of both directions, which differ by rounding alone."""
+    """Check that weights of both directions are equal up to rounding and return their mean."""
     xp, opposite = backend.xp, backend.xp.matrix_transpose(weights)
     is_real = dtypes.is_real_floating(dtype, xp)
     eps = float(xp.finfo(backend.dtype if is_real else backend.widest).eps)
-    allowed = _ROUNDINGS * eps * (weights + opposite)
-    if backend.concrete_bool(xp.any(xp.abs(weights - opposite) > allowed)):
+    tolerance = _ROUNDINGS * eps * (weights + opposite)
+    if backend.concrete_bool(xp.any(xp.abs(weights - opposite) > tolerance)):
         hint = " Pass adjacency + adjacency.mT for the edges of both directions."
         raise wrong_value("adjacency", "be symmetric", "edges of one direction", hint)
     return (weights + opposite) / 2
 
 
 def _with_fixed_signs(vectors: Array, backend: Backend) -> Array:
-    """Give vectors along the last axis the sign that makes the first of their largest positive."""
+    """Flip vectors along the last axis so that the first entry of largest magnitude is positive."""
     xp, nodes, magnitude = backend.xp, vectors.shape[-1], backend.xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
     node = xp.arange(nodes, dtype=backend.integer, device=backend.device)
     first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
-    chosen = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
-    return xp.where(chosen < 0, -vectors, vectors)
+    largest = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
+    return xp.where(largest < 0, -vectors, vectors)

@@ -12,8 +12,8 @@ from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArr
 from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
-# So many coordinates have an encoding that others know.
-_MOST_COORDINATES = 3
+# Other libraries encode up to three coordinates.
+_MAX_COORDINATES = 3
 
 
 @compute_on_device
@@ -37,14 +37,14 @@ def grid_positions(
     Returns
     -------
     array, shape (len(shape), prod(shape))
-        The coordinates, the last one changing fastest, as the patches of an image are
-        numbered: positions for a `RoPE` with as many `sections`.
+        The coordinates, the last one changing fastest, in the order of the patches of an image:
+        positions for a `RoPE` with one of its `sections` for each coordinate.
 
     Raises
     ------
     TypeError, ValueError
-        If `shape` is not a list or tuple of positive integers, is empty, or has
-        coordinates that `dtype` cannot hold.
+        If `shape` is not a list or tuple of positive integers, is empty, or has coordinates beyond
+        the range of `dtype`.
 
     Examples
     --------
@@ -64,17 +64,17 @@ def grid_positions(
     return xp.astype(xp.stack(coordinates[::-1], axis=0), dtype, copy=False)
 
 
-def position_dtype(dtype: Dtype | None, largest: int, backend: Backend) -> Dtype:
-    """Return the dtype of coordinates, which has to hold them; if None, the default integer."""
+def position_dtype(dtype: Dtype | None, max_coordinate: int, backend: Backend) -> Dtype:
+    """Check that a dtype represents all coordinates and return it; if None, the default integer."""
     if dtype is None:
         return backend.integer
     xp = backend.xp
     dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
     library_dtype = xp.empty(0, dtype=dtype, device=backend.device).dtype
     is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
-    most = dtypes.MAX_EXACT_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
-    if largest > (xp.iinfo(library_dtype).max if is_integral else most):
-        raise wrong_value("dtype", f"hold the coordinates to {largest}", dtype)
+    max_exact = dtypes.MAX_EXACT_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+    if max_coordinate > (xp.iinfo(library_dtype).max if is_integral else max_exact):
+        raise wrong_value("dtype", f"hold the coordinates to {max_coordinate}", dtype)
     return dtype
 
 
@@ -88,7 +88,7 @@ def grid_encoding(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Array:
-    r"""Return the sinusoidal encoding of the points of a grid, coordinate after coordinate.
+    r"""Return the sinusoidal encoding of the points of a grid, one coordinate after another.
 
     Parameters
     ----------
@@ -107,10 +107,9 @@ def grid_encoding(
     array, shape (dim, *shape)
         Each of the :math:`n` coordinates has :math:`c = 2 \lceil \mathrm{dim} / 2n \rceil`
         features, :math:`\sin(p\,\theta_i)` and :math:`\cos(p\,\theta_i)` side by side, of its
-        index :math:`p` and :math:`\theta_i = \mathrm{base}^{-2i/c}`. They follow one another,
-        and only the first `dim` of all are kept: if `dim` is not a multiple of :math:`2n`, the
-        last coordinate has fewer features than the others, and may have none. Angles are exact,
-        as in `sinusoidal_encoding`.
+        index :math:`p` and :math:`\theta_i = \mathrm{base}^{-2i/c}`. They are concatenated and
+        truncated to `dim` features: if `dim` is not a multiple of :math:`2n`, the last coordinate
+        has fewer features, or none. Angles are exact, as in `sinusoidal_encoding`.
 
     Raises
     ------
@@ -120,7 +119,7 @@ def grid_encoding(
 
     See Also
     --------
-    sinusoidal_encoding : The encoding of positions that are real, or not on a grid.
+    sinusoidal_encoding : The encoding of other positions, also real ones.
 
     References
     ----------
@@ -136,8 +135,8 @@ def grid_encoding(
     array([ 0.84,  0.54,  0.91, -0.42])
     """
     sizes = _sizes(shape)
-    if len(sizes) > _MOST_COORDINATES:
-        raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", sizes)
+    if len(sizes) > _MAX_COORDINATES:
+        raise wrong_value("shape", f"have 1 to {_MAX_COORDINATES} coordinates", sizes)
     dim = checks.feature_count("dim", dim)
     backend = backend_for(xp, device)
     dtype = checks.float_dtype(dtype, backend.default_float, backend)
@@ -155,7 +154,7 @@ def grid_encoding(
 
 
 def _sizes(shape: Sequence[int] | HostArray) -> tuple[int, ...]:
-    """Return the number of points along each coordinate of a grid, after checking it."""
+    """Check the number of points along each coordinate of a grid and return it."""
     sizes = checks.sequence_of("shape", shape, checks.positive_integer)
     if not sizes:
         raise wrong_value("shape", "have one coordinate or more", "()")

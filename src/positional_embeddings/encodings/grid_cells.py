@@ -14,7 +14,7 @@ from positional_embeddings.encodings import features
 Kind = Literal["theory", "grid"]
 
 _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
-# Unit vectors along which waves go, in digits.
+# Unit vectors of the directions of waves, in digits.
 _DIRECTIONS = {
     "theory": [("1", "0"), ("-0.5", _SIN_60), ("-0.5", f"-{_SIN_60}")],
     "grid": [("1", "0"), ("0", "1")],
@@ -29,18 +29,18 @@ def grid_cell_encoding(
     kind: Kind = "theory",
     dtype: Dtype | None = None,
 ) -> Array:
-    r"""Return sines and cosines of points of a plane at several scales, as grid cells fire.
+    r"""Return sines and cosines of points of a plane at several scales, as in grid cells.
 
     Parameters
     ----------
     points : array, shape (2, *S)
-        Both coordinates, integer or real, of points in a plane, in one unit. Real ones beyond
-        2**63 give NaN.
+        Integer or real coordinates of points in a plane, in one unit. Real coordinates beyond 2**63
+        give NaN.
     wavelengths : float, or list, tuple or 1-D NumPy array of floats
-        Distance of two neighbouring crests at one scale or each of n, in the unit of `points`,
-        from 2**-64 to 2**100. There are at most 2**20 features.
+        One or n wavelengths, one for each scale, in the unit of `points`, from 2**-64 to 2**100.
+        There are at most 2**20 features.
     kind : {"theory", "grid"}, default "theory"
-        "theory": waves along three directions 120 degrees apart, whose sum is a hexagonal
+        "theory": waves in three directions at angles of 120 degrees; their sum is a hexagonal
         pattern. "grid": waves along both coordinates.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of real points, or the
@@ -50,10 +50,10 @@ def grid_cell_encoding(
     -------
     array, shape (6 * n, *S) for "theory", (4 * n, *S) for "grid"
         :math:`\sin(2\pi\,p_j / w_s)` and :math:`\cos(2\pi\,p_j / w_s)`, side by side, for each
-        direction :math:`j` of each scale :math:`s`; the directions of a scale follow one
-        another. For "theory" :math:`p_j` is the scalar product with :math:`a_1 = (1, 0)`,
+        direction :math:`j` of each scale :math:`s`; the directions of a scale are contiguous. For
+        "theory" :math:`p_j` is the scalar product with :math:`a_1 = (1, 0)`,
         :math:`a_2 = (-1/2, \sqrt{3}/2)` and :math:`a_3 = (-1/2, -\sqrt{3}/2)`; for "grid" it is
-        the coordinate :math:`j`. Angles are exact however far the points are from the origin.
+        the coordinate :math:`j`. Angles are exact at any distance from the origin.
 
     Raises
     ------
@@ -61,25 +61,23 @@ def grid_cell_encoding(
         If `points` is not an array of numbers, or `wavelengths` are neither a number nor a
         sequence of numbers.
     ValueError
-        If `points` does not have 2 coordinates on its first axis, there are no wavelengths, one
-        is out of range, or `kind` is unknown.
+        If `points` does not have 2 coordinates on its first axis, there are no wavelengths, a
+        wavelength is out of range, or `kind` is unknown.
 
     Notes
     -----
-    Scalar products of two encodings depend on the difference of the points only.
+    Scalar products of two encodings depend only on the difference of the points.
 
     The paper divides by :math:`\lambda_{\min}\,g^{s/(S-1)}` with
     :math:`g = \lambda_{\max} / \lambda_{\min}` and without :math:`2\pi`: its :math:`S` scales are
-    the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long. Its features,
-    too, go from scale to scale. The authors' program (gengchenmai/space2vec) puts each sine
-    before its cosine, as here, but for "grid" all scales of a coordinate before all scales of the
-    other one.
+    the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long, with features in
+    the same order. The authors' program (gengchenmai/space2vec) also puts each sine before its
+    cosine. For "grid" it puts all scales of the first coordinate before the second.
 
     References
     ----------
     Mai et al. (2020), Multi-Scale Representation Learning for Spatial Feature Distributions using
-    Grid Cells, ICLR, section 4, the point space encoder and its Theorem 1 ("theory"), and the
-    variant "grid" that it is compared with.
+    Grid Cells, ICLR, section 4, the point encoder, Theorem 1 ("theory") and the variant "grid".
 
     Examples
     --------
@@ -109,7 +107,7 @@ def grid_cell_encoding(
 def directional_frequencies(
     kind: str, wavelengths: tuple[float, ...], orientations: tuple[float, ...]
 ) -> tuple[str, ...]:
-    """Return the digits of both coordinates of frequencies: all directions of each wavelength."""
+    """Return the digits of frequencies for all directions of each wavelength, by coordinate."""
     vectors = []
     with localcontext(DIGITS):
         for length, angle in zip(wavelengths, orientations, strict=True):

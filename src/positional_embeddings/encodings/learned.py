@@ -1,4 +1,4 @@
-"""Learned positional encodings: a table of vectors to add to the features."""
+"""Learned positional encodings: a table of vectors added to the features."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
@@ -11,7 +11,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
-from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.encodings.add import add_upcast
 from positional_embeddings.encodings.dropout import dropout
 
 
@@ -19,13 +19,13 @@ from positional_embeddings.encodings.dropout import dropout
 class LearnedPE(weights.ArrayDataclass):
     """Learned positional encoding, added to the features.
 
-    Immutable: `dataclasses.replace` gives a copy with another table. Load the table of a
-    checkpoint by ``LearnedPE(size, length, embeddings=table)``, transposed if it is stored as
+    Immutable: `dataclasses.replace` returns a copy with another table. Load the table of a
+    checkpoint by ``LearnedPE(size, length, embeddings=table)``; transpose a table
     (position, feature).
 
-    Positions count from 0: pass ``offset=2`` for the table of OPT, whose first two rows are of no
-    position, and ``padding_idx + 1`` for RoBERTa. Padding on the left counts, too, unless
-    `positions` are given, as `positions_from_mask` makes them.
+    Positions count from 0: pass ``offset=2`` for the table of OPT, whose first two rows are unused,
+    and ``padding_idx + 1`` for RoBERTa. Left padding is counted, unless you pass `positions` such
+    as the result of `positions_from_mask`.
 
     Parameters
     ----------
@@ -34,20 +34,20 @@ class LearnedPE(weights.ArrayDataclass):
     max_len : int
         Number of positions, positive, at most 2**48.
     init_std : float, default 0.02
-        Standard deviation of the normal distribution that the table is drawn from;
-        numbers beyond two deviations are drawn again.
+        Standard deviation of the normal distribution of a drawn table, truncated at two standard
+        deviations.
     padding_idx : int, optional
-        Position whose vector is zero, and gets no gradient.
+        Position with a vector of zeros and no gradient.
     dropout : float, default 0.0
         Probability that a call with `rng` sets a feature to zero, 0 or more and below 1.
     rng : int or numpy.random.Generator, optional
         Seed or generator for drawing the table.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
-        axes, and to be given for more.
+        axes, and required for more.
     embeddings : array, shape (embedding_size, max_len), optional
-        The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
-        that an optimizer trains it.
+        The table, of any library; drawn if None. A `torch.nn.Parameter` is not copied, so that an
+        optimizer can train it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
@@ -104,17 +104,17 @@ class LearnedPE(weights.ArrayDataclass):
         Parameters
         ----------
         x : array
-            Real floating-point numbers in the library of the table, with `embedding_size` features
+            Real floating-point numbers of the library of the table, with `embedding_size` features
             on `feature_axis` and positions on `seq_axis`.
         positions : array, optional
-            Integers from 0 to `max_len` - 1 in any order, of shape (seq,); (batch, seq) or
-            (seq, batch), in the order of the axes of `x`; or with all axes of `x` but the feature
-            axis; each of the length in `x` or 1.
+            Integers from 0 to `max_len` - 1 in any order. The axes are (seq,); (batch, seq) or
+            (seq, batch), in the axis order of `x`; or the axes of `x` without the features. Each
+            has the length in `x`, or 1.
         offset : int, default 0
             Position of the first element if `positions` is None.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional
             Random numbers for `dropout`: a generator, or a function from a shape to an array of
-            numbers from 0 to below 1. If None, nothing is dropped.
+            numbers in [0, 1). If None, there is no dropout.
 
         Returns
         -------
@@ -124,42 +124,39 @@ class LearnedPE(weights.ArrayDataclass):
         Raises
         ------
         TypeError
-            If `x` is not real floating-point, `positions` are not integers, or either is of
-            another library than the table.
+            If `x` is not real floating-point, `positions` are not integers, or either is not of the
+            library of the table.
         ValueError
-            If `x` or `positions` has the wrong shape, a position lies outside the table, or both
-            `positions` and `offset` are given. On a GPU, which is not waited for, and where arrays
-            are lazy or traced, a position outside the table gives NaN.
+            If `x` or `positions` has the wrong shape, a position is outside the table, or both
+            `positions` and `offset` are given. On a GPU, and in lazy or traced arrays, the vector
+            of a position outside the table is NaN instead.
         """
         backend, vectors = self._vectors("x", x, positions, offset)
-        encoded = add_wide(x, vectors, backend)
+        encoded = add_upcast(x, vectors, backend)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
-    def encoding(
-        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
-    ) -> ArrayT:
-        """Return the vectors of the positions, ready to be added to arrays like a given one.
+    def encoding(self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0) -> ArrayT:
+        """Return the vectors of the positions, to add to several arrays of the shape of `x`.
 
-        Computed once, they serve all arrays with the same positions: without dropout, ``pe(x)``
-        is ``add_positional_encoding(x, pe.encoding(x))``.
+        Without dropout, ``pe(x)`` equals ``add_positional_encoding(x, pe.encoding(x))``.
 
         Parameters
         ----------
-        like : array
-            Array of the shape, library and dtype of those to add the encoding to.
+        x : array
+            Array with the shape, library and dtype of the arrays to add the encoding to.
         positions, offset : optional
             As in a call.
 
         Returns
         -------
         array
-            In the layout of `like`, with length 1 on axes along which the vectors are the same, and
-            in its dtype, or in float32 for half precision.
+            In the layout of `x`, with length 1 on axes along which the vectors are the same, and in
+            its dtype, or in float32 for half precision.
 
         Raises
         ------
         TypeError, ValueError
-            As a call.
+            As in a call.
 
         Examples
         --------
@@ -170,7 +167,7 @@ class LearnedPE(weights.ArrayDataclass):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        backend, vectors = self._vectors("like", like, positions, offset)
+        backend, vectors = self._vectors("x", x, positions, offset)
         return backend.xp.astype(vectors, backend.dtype, copy=True)  # type: ignore[no-any-return]
 
     def vjp(
@@ -183,7 +180,7 @@ class LearnedPE(weights.ArrayDataclass):
         grad : array
             Gradient with respect to the result of the call, in its shape.
         positions, offset : optional
-            Those of the call.
+            As in the call.
 
         Returns
         -------
@@ -196,22 +193,22 @@ class LearnedPE(weights.ArrayDataclass):
         Raises
         ------
         TypeError, ValueError
-            As the call; positions outside the table that give NaN there get no gradient here.
+            As in the call. Positions outside the table with a NaN vector have no gradient.
         """
         backend, columns, table_axes = self._lookup("grad", grad, positions, offset)
         xp = backend.xp
-        # The sum over the axes that the vectors were repeated along.
-        others = tuple(i for i in range(grad.ndim) if i not in table_axes)
+        # The vectors were repeated along the axes of the sum.
+        repeated = tuple(i for i in range(grad.ndim) if i not in table_axes)
         with backend.compute_context(grad):
-            wide = backend.astype(grad, backend.dtype)
-            wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
+            total = backend.astype(grad, backend.dtype)
+            total = xp.sum(total, axis=repeated, keepdims=True) if repeated else total
         lengths = tuple(grad.shape[axis] for axis in table_axes[1:])
-        flat = xp.permute_dims(wide, (*table_axes, *others))
+        flat = xp.permute_dims(total, (*table_axes, *repeated))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
-            like: dict[str, Any] = {"dtype": backend.dtype, "device": backend.device}
-            before = xp.zeros((self.embedding_size, columns.start), **like)
-            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
+            options: dict[str, Any] = {"dtype": backend.dtype, "device": backend.device}
+            before = xp.zeros((self.embedding_size, columns.start), **options)
+            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **options)
             total = xp.concat([before, flat, after], axis=1)
         else:
             indices = weights.checked_indices("positions", positions, self.max_len, backend)
@@ -230,40 +227,40 @@ class LearnedPE(weights.ArrayDataclass):
         prefix: int = 0,
         antialias: bool = False,
     ) -> "LearnedPE":
-        """Return the encoding for another length or grid, by interpolation of the table.
+        """Interpolate the table to another length or grid.
 
-        Between lengths it is linear, and the first and the last vector stay as they are. Between
-        grids, such as the patches of images, it is bicubic, with the centres of patches in
-        proportion.
+        Interpolation to a length is linear, and does not change the first and last vectors.
+        Interpolation between grids, such as the patches of images, is bicubic and aligns the
+        borders of the grids.
 
         Parameters
         ----------
         max_len : int or (int, int)
-            New number of positions, positive; or height and width of the new grid, whose
-            positions are in C order.
+            New number of positions, positive; or height and width of the new grid, with positions
+            in C order.
         grid : (int, int), optional
-            Height and width of the present grid; a square if None. For a new grid only.
+            Height and width of the old grid; a square if None. Only for a new grid.
         prefix : int, default 0
-            Number of positions before the grid, such as the one of a class token, which stay as
-            they are. For a new grid only.
+            Number of unchanged positions before the grid, such as 1 for a class token. Only for a
+            new grid.
         antialias : bool, default False
-            Whether a smaller grid is averaged over what is left out, by a wider cubic of Keys's
-            parameter -0.5 instead of -0.75, as image libraries do. For a new grid only.
+            Whether to smooth a smaller grid by a wider cubic with Keys's parameter -0.5 in place of
+            -0.75, as image libraries do. Only for a new grid.
 
         Returns
         -------
         LearnedPE
-            A new layer with the interpolated table. In a grid, a feature with a number that is not
-            finite has no finite numbers left.
+            A new layer with the interpolated table. In a grid, NaN or infinity in a feature
+            removes all its finite numbers.
 
         Raises
         ------
         TypeError
             If a size is not an integer, or `antialias` is not a boolean.
         ValueError
-            If a size is not positive, the table does not have the positions of `prefix` and `grid`,
-            an option for grids is given with a length, or the layer has a `padding_idx`, whose
-            zeros would mix into its neighbours.
+            If a size is not positive, `prefix` and `grid` do not match the table, an option for
+            grids is given with a length, or the layer has a `padding_idx`, whose zeros would change
+            its neighbours.
 
         References
         ----------
@@ -285,49 +282,50 @@ class LearnedPE(weights.ArrayDataclass):
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         backend = get_backend(embeddings=self.embeddings)
-        xp, on = backend.xp, {"dtype": backend.dtype, "device": backend.device}
+        xp, options = backend.xp, {"dtype": backend.dtype, "device": backend.device}
         with backend.compute_context(self.embeddings):
-            wide = backend.astype(self.embeddings, backend.dtype)
+            table = backend.astype(self.embeddings, backend.dtype)
             if isinstance(max_len, tuple | list):
                 height, width = _grid("max_len", max_len)
                 prefix = checks.non_negative_integer("prefix", prefix)
                 antialias = checks.boolean("antialias", antialias)
-                rest = self.max_len - prefix
-                rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
-                if rest < 1 or rest != rows * columns:
+                count = self.max_len - prefix
+                rows, columns = (isqrt(max(count, 0)),) * 2 if grid is None else _grid("grid", grid)
+                if count < 1 or count != rows * columns:
                     requirement = "be the height and width of all positions after `prefix`"
                     sizes = "no square" if grid is None else (rows, columns)
-                    actual = f"{sizes} for {format_value(rest)}"
+                    actual = f"{sizes} for {format_value(count)}"
                     raise wrong_value("grid", requirement, actual)
-                down, across = (
-                    xp.asarray(_cubic_weights(old, new, antialias), **on)
+                row_weights, column_weights = (
+                    xp.asarray(_cubic_weights(old, new, antialias), **options)
                     for old, new in ((rows, height), (columns, width))
                 )
-                images = xp.reshape(wide[:, prefix:], (self.embedding_size, rows, columns))
-                images = down @ (images @ across.T)
+                images = xp.reshape(table[:, prefix:], (self.embedding_size, rows, columns))
+                images = row_weights @ (images @ column_weights.T)
                 new = xp.reshape(images, (self.embedding_size, height * width))
-                wide = xp.concat([wide[:, :prefix], new], axis=1)
+                table = xp.concat([table[:, :prefix], new], axis=1)
             else:
                 flags: Any = {"prefix": prefix or None, "antialias": antialias or None}
                 checks.omitted("unless `max_len` is a grid", grid=grid, **flags)
                 max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
-                # New position j is at j * (old - 1) / (new - 1) among the old ones.
+                # New position j corresponds to the old position j * (old - 1) / (new - 1).
                 steps = max(max_len - 1, 1)
-                left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
-                right = np.minimum(left + 1, self.max_len - 1)
-                fraction = xp.asarray(rest / steps, **on)
-                ends = (xp.asarray(end, **on | {"dtype": backend.integer}) for end in (left, right))
-                before, after = (xp.take(wide, end, axis=1) for end in ends)
+                lower, remainder = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
+                upper = np.minimum(lower + 1, self.max_len - 1)
+                fraction = xp.asarray(remainder / steps, **options)
+                options["dtype"] = backend.integer
+                indices = (xp.asarray(index, **options) for index in (lower, upper))
+                before, after = (xp.take(table, index, axis=1) for index in indices)
                 # Zero times infinity would be NaN.
                 after = xp.where(fraction > 0, after, 0)
-                wide = before * (1 - fraction) + after * fraction
-            table = backend.astype(wide, self.embeddings.dtype)
-            return replace(self, max_len=wide.shape[1], embeddings=table)
+                table = before * (1 - fraction) + after * fraction
+            table = backend.astype(table, self.embeddings.dtype)
+            return replace(self, max_len=table.shape[1], embeddings=table)
 
     def _vectors(
         self, name: str, x: Array, positions: Array | None, offset: int
     ) -> tuple[Backend, Array]:
-        """Return the space of a call, and the vectors of the positions of `x` on its axes."""
+        """Return the backend of a call, and the vectors of the positions on the axes of `x`."""
         backend, columns, table_axes = self._lookup(name, x, positions, offset)
         table, padding_idx = self.embeddings, self.padding_idx
         if positions is None:
@@ -341,7 +339,7 @@ class LearnedPE(weights.ArrayDataclass):
     def _lookup(
         self, name: str, x: Array, positions: Array | None, offset: int
     ) -> tuple[Backend, slice, list[int]]:
-        """Check an array; return its space, the columns at an offset, and the axes of the table."""
+        """Check an array; return its backend, the columns at `offset`, and the table's axes."""
         arrays = namespace.drop_none(positions=positions)
         backend = get_backend(**{name: x}, **arrays, embeddings=self.embeddings)
         x_axes = axes.input_axes(x, backend, self, "embedding_size", name)
@@ -357,7 +355,7 @@ class LearnedPE(weights.ArrayDataclass):
 
 
 def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
-    """Check the height and the width of a grid."""
+    """Check the height and the width of a grid and return them."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise wrong_value(name, "have a height and a width", format_value(shape))
     height, width = (checks.axis_length(f"{name}[{i}]", n) for i, n in enumerate(shape))
@@ -367,7 +365,7 @@ def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
 def _cubic_weights(old: int, new: int, antialias: bool) -> Array:  # noqa: FBT001
     """Return the weights (new, old) of cubic interpolation between centres of equal cells.
 
-    Without antialiasing the border cells go on for two cells beyond the border.
+    Without antialiasing the border cells are repeated twice beyond the border.
     """
     centres = (np.arange(new) + 0.5) * old / new - 0.5
     distances = np.arange(-2, old + 2) - centres[:, None]
@@ -381,7 +379,7 @@ def _cubic_weights(old: int, new: int, antialias: bool) -> Array:  # noqa: FBT00
 
 
 def _cubic(x: Array, a: float) -> Array:
-    """Return Keys's cubic of parameter `a`, which is 0 from 2 on."""
+    """Return Keys's cubic with parameter `a`, which is 0 for distances of 2 or more."""
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a

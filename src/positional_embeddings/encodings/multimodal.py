@@ -16,10 +16,10 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.encodings.grid import position_dtype
 
-# The largest position of a frame, and the most tokens of a part, whose positions are 1.6 GB.
-_FARTHEST_FRAME, _MOST_TOKENS = 2**48, 2**26
+# Largest position of a frame, and number of tokens of a part, with 1.6 GB of positions.
+_MAX_FRAME_POSITION, _MAX_TOKENS = 2**48, 2**26
 
-# Text of some tokens; (frames, height, width); or (frames, height, width, seconds).
+# A number of text tokens; (frames, height, width); or (frames, height, width, seconds).
 Part: TypeAlias = int | tuple[int, int, int] | tuple[int, int, int, float]
 
 
@@ -35,28 +35,28 @@ def multimodal_positions(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> tuple[Array, int]:
-    """Return the positions of text, images and videos, and the position that follows them.
+    """Return the positions of text, images and videos, and the next position.
 
-    As the models of the Qwen-VL family count: text counts on in all three coordinates; a token of
-    an image or a video is at its frame, row and column, counted from where the image begins; and
-    what comes after an image begins as many positions later as its longer side has tokens.
+    The positions are as in the models of the Qwen-VL family. Text increases all three coordinates.
+    A token of an image or video has the coordinates frame, row and column, from the start of the
+    image. The next part starts after the longer side of the image, in tokens.
 
     Parameters
     ----------
     parts : list or tuple
-        What follows one another in the sequence: an integer is that many tokens of text. An image
-        is ``(1, height, width)`` and a video ``(frames, height, width)``, such as a row of the
-        `image_grid_thw` of a processor. With a fourth number, the seconds from frame to frame
-        (`second_per_grid_ts`), frames are at their time, as in Qwen2.5-VL. Models that write the
-        time as text, such as Qwen3-VL, have each frame as an image, between its text.
+        Parts of the sequence: an integer is a number of text tokens. An image is
+        ``(1, height, width)`` and a video ``(frames, height, width)``, such as a row of the
+        `image_grid_thw` of a processor. With a fourth number, the seconds between frames
+        (`second_per_grid_ts`), the frame coordinate is the time, as in Qwen2.5-VL. For models with
+        time as text, such as Qwen3-VL, each frame is an image between text.
     start : int, default 0
-        Position of the first token, 0 or more: the position that follows an earlier part of a
+        Position of the first token, 0 or more: the next position of an earlier part of a
         conversation.
     spatial_merge_size : int, default 1
-        Number of rows, and of columns, that make one token; it divides height and width. 2 for the
-        grids of most processors, 1 for grids that count tokens.
+        Number of rows and of columns in a token; a divisor of height and width. 2 for the grids of
+        most processors, 1 for grids of tokens.
     tokens_per_second : float, optional
-        Positions in a second, of the configuration of the model; for videos with seconds.
+        Positions per second, from the configuration of the model; for videos with seconds.
     xp, dtype, device : optional
         Array library (NumPy if None), integer or real dtype (the library's default integer
         if None) and device of the result.
@@ -66,17 +66,18 @@ def multimodal_positions(
     positions : array, shape (3, seq)
         Frame, row and column of each token: positions for a `RoPE` with three `sections`.
     following : int
-        The position of the next token, one more than the largest, as in transformers. Text of the
-        same `parts` after a video with more frames than rows and columns begins before it.
+        The position of the next token, one more than the largest, as in transformers. Within
+        `parts`, text after a video with more frames than rows and columns starts at a smaller
+        position.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is out of range, a grid has not three or four numbers or is not divided by
-        `spatial_merge_size`, seconds have no `tokens_per_second`, or `dtype` cannot hold the
-        positions.
+        If a number is out of range, a grid does not have three or four numbers,
+        `spatial_merge_size` does not divide it, `tokens_per_second` is missing for seconds, or
+        positions are beyond the range of `dtype`.
 
     See Also
     --------
@@ -88,7 +89,7 @@ def multimodal_positions(
 
     Examples
     --------
-    Two tokens of text, an image of two rows and three columns, and two tokens more:
+    Two tokens of text, an image of two rows and three columns, and two tokens of text:
 
     >>> positions, following = multimodal_positions([2, (1, 2, 3), 2])
     >>> positions
@@ -98,7 +99,7 @@ def multimodal_positions(
     >>> following
     7
 
-    A video with half a second from frame to frame, and two tokens a row and a column:
+    A video with half a second between frames, and two by two tokens per frame:
 
     >>> video = (3, 4, 4, 0.5)
     >>> positions, _ = multimodal_positions([video], spatial_merge_size=2, tokens_per_second=4)
@@ -111,20 +112,21 @@ def multimodal_positions(
     start = checks.non_negative_integer("start", start)
     merge = checks.feature_count("spatial_merge_size", spatial_merge_size)
     rate = checks.optional(checks.positive_number)("tokens_per_second", tokens_per_second)
-    if start >= (most := checks.max_position(backend)):
-        raise wrong_value("start", f"be below {most}", format_value(start))
+    if start >= (max_position := checks.max_position(backend)):
+        raise wrong_value("start", f"be below {max_position}", format_value(start))
     positions, following = [np.zeros((3, 0), dtype=np.int64)], start
     for index, part in enumerate(parts):
         name, numbers = f"parts[{index}]", part.tolist() if hasattr(part, "tolist") else part
         if isinstance(numbers, list | tuple):
             part_positions, extent = _positions_of_grid(name, numbers, merge, rate)
         else:
-            extent = checks.positive_integer(name, numbers, max_value=_MOST_TOKENS)
+            extent = checks.positive_integer(name, numbers, max_value=_MAX_TOKENS)
             part_positions = np.broadcast_to(np.arange(extent), (3, extent))
         positions.append(start + part_positions)
         following = max(following, int(positions[-1].max()) + 1)
-        if following > most:
-            raise wrong_value(name, f"keep positions below {most}", f"one at {following - 1}")
+        if following > max_position:
+            actual = f"one at {following - 1}"
+            raise wrong_value(name, f"keep positions below {max_position}", actual)
         start += extent
     dtype = position_dtype(dtype, max(following - 1, 0), backend)
     stacked = np.concatenate(positions, axis=1)
@@ -134,13 +136,13 @@ def multimodal_positions(
 def _positions_of_grid(
     name: str, numbers: Sequence[Any], merge: int, rate: float | None
 ) -> tuple[Array, int]:
-    """Return the positions of an image or a video from 0 on, and where the next part begins."""
+    """Return the positions of an image or video from 0, and the start of the next part."""
     actual = format_value(tuple(numbers))
     if len(numbers) not in (3, 4):
         requirement = "be an integer, (frames, height, width) or (frames, height, width, seconds)"
         raise wrong_value(name, requirement, actual)
     frames, height, width = (checks.positive_integer(name, n) for n in numbers[:3])
-    checks.positive_integer(f"prod({name}[:3])", frames * height * width, max_value=_MOST_TOKENS)
+    checks.positive_integer(f"prod({name}[:3])", frames * height * width, max_value=_MAX_TOKENS)
     if height % merge or width % merge:
         requirement = f"have a height and a width that `spatial_merge_size` = {merge} divides"
         raise wrong_value(name, requirement, actual)
@@ -153,9 +155,9 @@ def _positions_of_grid(
             raise wrong_value("tokens_per_second", requirement, "None", hint)
         with ignore_fp_errors():
             step = float(np.float32(rate) * np.float32(seconds))
-        if not frames * step <= _FARTHEST_FRAME:
-            raise wrong_value(name, f"have frames at positions below {_FARTHEST_FRAME}", actual)
-    # In float32, as in the models: whole numbers are cut off products that are rounded in it.
+        if not frames * step <= _MAX_FRAME_POSITION:
+            raise wrong_value(name, f"have frames at positions below {_MAX_FRAME_POSITION}", actual)
+    # In float32, as in the models, which truncate products rounded in float32.
     time = (np.arange(frames, dtype=np.float32) * np.float32(step)).astype(np.int64)
     grid = np.meshgrid(time, np.arange(height // merge), np.arange(width // merge), indexing="ij")
     return np.stack(grid).reshape(3, -1), max(height, width) // merge

@@ -1,4 +1,4 @@
-"""Random Fourier features: encodings whose scalar products approach a kernel."""
+"""Random Fourier features: encodings whose scalar products approximate a kernel."""
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
@@ -17,11 +17,11 @@ from positional_embeddings.encodings import features
 
 SpectralKernel = Literal["gaussian", "matern", "laplace", "cauchy", "periodic"]
 
-# Of more coordinates the samples of a table are meant, more often than not.
-_MOST_COORDINATES = 2**8
+# A longer first axis is more likely the samples of a table.
+_MAX_COORDINATES = 2**8
 
-# Frequencies in cycles stay below the range of a float32, also in heavy tails.
-_HIGHEST_FREQUENCY = 2.0**100
+# Cycles per unit; in heavy tails, frequencies are clipped to the range of float32.
+_MAX_FREQUENCY = 2.0**100
 
 
 def random_fourier_encoding(
@@ -37,22 +37,22 @@ def random_fourier_encoding(
     rng: Any,
     dtype: Dtype | None = None,
 ) -> Array:
-    r"""Return sines and cosines of coordinates at random frequencies: random Fourier features.
+    r"""Return random Fourier features: sines and cosines of coordinates at random frequencies.
 
-    The scalar product of the encodings of two points approaches a kernel of their difference.
+    The scalar product of the encodings of two points approximates a kernel of their difference.
 
     Parameters
     ----------
     x : array, shape (coordinates, ...)
         Integer or real coordinates of points, along axis 0: pass ``t[None, :]`` for a series
-        `t` of times, and ``x.T`` of a table. Real ones beyond 2**63 give NaN. More than 256
+        `t` of times, and ``x.T`` of a table. Real coordinates beyond 2**63 give NaN. More than 256
         coordinates need a `length_scale` for each.
     dim : int
         Number of features, positive and even, at most 2**20.
     length_scale : float, or list, tuple or 1-D NumPy array of floats, default 1.0
-        Length :math:`l` over which the kernel falls, in the unit of `x`, or one for each
-        coordinate; 2**-50 or more. With the kernel "periodic" it has no unit, and is 2**-30
-        or more. A length scale that is learned divides `x` instead.
+        Length scale :math:`l` of the kernel, in the unit of `x`, for all coordinates or each;
+        2**-50 or more. With the kernel "periodic" it has no unit, and is 2**-30 or more. Divide `x`
+        by a learned length scale instead.
     kernel : {"gaussian", "matern", "laplace", "cauchy", "periodic"}, default "gaussian"
         With the difference :math:`d` of two points and :math:`r^2 = \sum_i (d_i / l_i)^2`:
 
@@ -65,14 +65,14 @@ def random_fourier_encoding(
     nu : float, optional
         Smoothness :math:`\nu` of the kernel "matern", 0.1 or more; 1.5 if None.
     period : float, or list, tuple or 1-D NumPy array of floats, optional
-        Period :math:`p` of the kernel "periodic", which needs it, in the unit of `x`, or one
-        for each coordinate; 2**-50 or more.
+        Period :math:`p` of the kernel "periodic", which requires it, in the unit of `x`, for all
+        coordinates or each; 2**-50 or more.
     orthogonal : bool, default False
-        Draw the frequencies of "gaussian" or "matern" in orthogonal directions, as many at a
-        time as there are coordinates, for a smaller error. One coordinate has but one direction.
+        Whether to draw the frequencies of "gaussian" or "matern" in blocks of orthogonal
+        directions, one for each coordinate, for a smaller error. No effect for one coordinate.
     rng : int or numpy.random.Generator
-        Seed or source of the frequencies. Points that are compared, such as queries and keys,
-        need the same seed; a generator gives other frequencies in each call.
+        Seed or generator for drawing the frequencies. Compared points, such as queries and keys,
+        need the same seed; a generator draws other frequencies in each call.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of real coordinates, or
         the library's default for integer ones.
@@ -89,22 +89,20 @@ def random_fourier_encoding(
     TypeError
         If `x` is not an array of numbers, `rng` is None, or an option is of the wrong kind.
     ValueError
-        If `x` has no coordinates, a number is out of range, or an option is given that the
-        kernel does not use.
+        If `x` has no coordinates, a number is out of range, or the kernel does not use an option.
 
     Notes
     -----
-    A scalar product is the mean of dim / 2 cosines, which lie between -1 and 1. Its
-    expectation is the kernel. If the cosines are independent, that is, not `orthogonal`, its
-    standard deviation is at most :math:`\sqrt{2/\mathrm{dim}}`, and by Hoeffding's inequality
-    it is off by :math:`t` or more with a probability of at most
-    :math:`2 \exp(-\mathrm{dim}\,t^2/4)`.
+    A scalar product is the mean of dim / 2 cosines between -1 and 1. Its expectation is the kernel.
+    If the cosines are independent, that is, not `orthogonal`, its standard deviation is at most
+    :math:`\sqrt{2/\mathrm{dim}}`. By Hoeffding's inequality, the probability of an error of
+    :math:`t` or more is at most :math:`2 \exp(-\mathrm{dim}\,t^2/4)`.
 
-    Frequencies are drawn in float64 on the host: one seed gives the same ones in every library.
-    Phases are computed in exact parts, for any number of coordinates, and rounded once: a
-    feature is off by at most 2.5 roundings, in float64 :math:`2.5 \cdot 2^{-53}`, times
-    :math:`\sqrt{2/\mathrm{dim}}`, however large `x` is. With "periodic", points a whole number of
-    periods apart have the same features, as far as their coordinates are exact.
+    Frequencies are drawn in float64 on the host: a seed gives the same frequencies in every
+    library. Phases are computed in exact parts, for any number of coordinates, and rounded once.
+    The error of a feature is at most 2.5 roundings, in float64 :math:`2.5 \cdot 2^{-53}`, times
+    :math:`\sqrt{2/\mathrm{dim}}`, for any magnitude of `x`. With "periodic", points that differ
+    exactly by an integer number of periods have the same features.
 
     References
     ----------
@@ -129,21 +127,21 @@ def random_fourier_encoding(
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
-    if count > _MOST_COORDINATES and namespace.is_real_number(length_scale):
+    if count > _MAX_COORDINATES and namespace.is_real_number(length_scale):
         requirement = (
-            f"have at most {_MOST_COORDINATES} coordinates on axis 0 for one `length_scale`"
+            f"have at most {_MAX_COORDINATES} coordinates on axis 0 for one `length_scale`"
         )
         hint = " Pass x.T of a table (samples, columns), or a `length_scale` for each coordinate."
         raise wrong_value("x", requirement, f"shape {tuple(x.shape)}", hint)
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = kernel, length_scale, nu, period, orthogonal
     frequencies = drawn_frequencies(count, dim // 2, rng, *spectrum)
-    sinusoids = features.Sinusoids(frequencies, amplitude=sqrt(2 / dim), is_drawn=True)
+    sinusoids = features.Sinusoids(frequencies, amplitude=sqrt(2 / dim), is_random=True)
     return sinusoids.encode("random_fourier_encoding", x, dtype, backend)
 
 
 def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> tuple[str, ...]:
-    """Return random frequencies of each coordinate, after checking the options of a kernel."""
+    """Check the options of a kernel and return random frequencies of each coordinate."""
     spectrum = _spectrum(coordinates, *kernel)
     if rng is None:
         requirement = "be a non-negative integer seed or a numpy.random.Generator"
@@ -155,7 +153,7 @@ def drawn_frequencies(coordinates: int, count: int, rng: Any, *kernel: Any) -> t
 
 
 class _Spectrum(NamedTuple):
-    """What frequencies are drawn from, and the periods that they are whole numbers of, if any."""
+    """Distribution of frequencies, in cycles per period if there are periods."""
 
     periods: tuple[float, ...] | None
     kernel: str
@@ -167,7 +165,7 @@ class _Spectrum(NamedTuple):
 def _spectrum(
     count: int, kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any
 ) -> _Spectrum:
-    """Return the spectrum of a kernel, after checking the options."""
+    """Check the options of a kernel and return its spectrum."""
     checks.choice("kernel", kernel, get_args(SpectralKernel))
     unused = f"with the kernel {kernel!r}"
     checks.omitted(unused, nu=None if kernel == "matern" else nu)
@@ -178,19 +176,19 @@ def _spectrum(
         raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":
         nu = features.smoothness(nu)
-    each = count, "coordinate on axis 0 of `x`"
-    check, periods = partial(_at_least, least=2.0**-50, text="2**-50"), None
+    count_and_noun = count, "coordinate on axis 0 of `x`"
+    check, periods = partial(_check_minimum, min_value=2.0**-50, text="2**-50"), None
     if period is not None:
-        periods = tuple(features.scalar_or_sequence("period", period, check, *each))
-        # The Poisson variates then fit 64 bits.
-        check = partial(_at_least, least=2.0**-30, text="2**-30")
-    length_scales = tuple(features.scalar_or_sequence("length_scale", length_scale, check, *each))
-    return _Spectrum(periods, kernel, length_scales, nu, orthogonal)
+        periods = tuple(features.scalar_or_sequence("period", period, check, *count_and_noun))
+        # Limits Poisson variates to 64 bits.
+        check = partial(_check_minimum, min_value=2.0**-30, text="2**-30")
+    scales = features.scalar_or_sequence("length_scale", length_scale, check, *count_and_noun)
+    return _Spectrum(periods, kernel, tuple(scales), nu, orthogonal)
 
 
-def _at_least(name: str, value: Array, least: float, text: str) -> float:
+def _check_minimum(name: str, value: Array, min_value: float, text: str) -> float:
     number = checks.positive_number(name, value)
-    if number < least:
+    if number < min_value:
         raise wrong_value(name, f"be {text} or more", number)
     return number
 
@@ -215,26 +213,26 @@ def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Array:
     length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
     if spectrum.kernel == "periodic":
-        # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
-        # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
+        # Frequency k has the weight exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
+        # function: Skellam's distribution of the difference of Poisson variates with mean a / 2.
         mean = (1 / length_scales) ** 2 / 2
         return generator.poisson(mean, shape) - generator.poisson(mean, shape)
     if spectrum.kernel == "laplace":
-        drawn = generator.standard_cauchy(shape)
+        samples = generator.standard_cauchy(shape)
     elif spectrum.kernel == "cauchy":
-        drawn = generator.laplace(size=shape)
+        samples = generator.laplace(size=shape)
     elif spectrum.orthogonal:
-        drawn = _orthogonal_normals(*shape, generator)
+        samples = _orthogonal_normals(*shape, generator)
     else:
-        drawn = generator.standard_normal(shape)
+        samples = generator.standard_normal(shape)
     if spectrum.nu is not None:
-        # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
-    return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST_FREQUENCY, _HIGHEST_FREQUENCY)
+        # Multivariate t with 2 nu degrees of freedom: chi-squared(2 nu) / (2 nu) = gamma(nu) / nu.
+        samples = samples / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+    return np.clip(samples / (2 * np.pi * length_scales), -_MAX_FREQUENCY, _MAX_FREQUENCY)
 
 
 def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Array:
-    """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
+    """Draw normal vectors in blocks of orthogonal vectors, one for each coordinate."""
     blocks = -(-count // coordinates)
     q, r = np.linalg.qr(generator.standard_normal((blocks, coordinates, coordinates)))
     # With a positive diagonal of r, rotations are uniform (Mezzadri 2007).

@@ -1,4 +1,4 @@
-"""Sinusoidal encodings of positions, in the families that models use."""
+"""Sinusoidal encodings of positions, in the variants of common models."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -14,21 +14,21 @@ from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray
 from positional_embeddings.encodings import features
-from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.encodings.add import add_upcast
 from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.encodings.features import Arrangement
 
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
 
-# PyTorch compiles no text of decimals.
+# Converted once, as PyTorch does not compile str(Decimal).
 _FULL_TURN = str(TWO_PI)
 
-# Farthest `start` from 0.
-_FARTHEST_START = 2**60
+# Positions.
+_MAX_START = 2**60
 
 
 class _Family(NamedTuple):
-    """What sets one family of sinusoids apart."""
+    """Options of a family of sinusoids."""
 
     arrangement: str = "interleaved"
     endpoint: bool = False
@@ -57,44 +57,43 @@ def sinusoidal_encoding(
 ) -> Array:
     r"""Return sines and cosines of positions, one frequency for each pair of features.
 
-    The default is the encoding of Vaswani et al. A `preset` names another family; every
-    option that is given overrides it.
+    The default is the encoding of Vaswani et al. A `preset` selects another family; options
+    override it.
 
     Parameters
     ----------
     positions : array
-        Integer or real positions of any shape, sign and order; real ones beyond 2**63
-        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: beyond, integers
-        are missing. Values in a trace, lazy or on a GPU are not checked.
+        Integer or real positions of any shape, sign and order; real positions beyond 2**63 give
+        NaN. Positions of float16 must be within 2047, and of bfloat16 within 255, beyond which not
+        every integer exists. Traced, lazy and GPU values are not checked.
     dim : int
-        Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
-        with zeros if `endpoint` is True.
+        Number of features, positive, at most 2**20. If odd, the last feature is a sine, or zero if
+        `endpoint` is True.
     base : float, default 10_000
         Base of the frequencies, positive.
     arrangement : {"interleaved", "concatenated"}, optional
         Sine and cosine of each frequency side by side (default), or all sines and
         then all cosines.
     endpoint : bool, optional
-        Frequencies :math:`\mathrm{base}^{-i/(n-1)}` for n = dim // 2, so that the
-        last is 1 / base, in place of :math:`\mathrm{base}^{-2i/\mathrm{dim}}`
-        (default).
+        Whether frequencies are :math:`\mathrm{base}^{-i/(n-1)}` for n = dim // 2, so that the
+        last is 1 / base, or :math:`\mathrm{base}^{-2i/\mathrm{dim}}` (default).
     cos_first : bool, optional
-        Each cosine, or all cosines, before the sines; False by default.
+        Whether each cosine, or all cosines, are before the sines; False by default.
     full_turns : bool, optional
-        Multiply the angles by :math:`2\pi`: frequencies are then in cycles per position.
+        Whether to multiply the angles by :math:`2\pi`: frequencies are then in cycles per position.
         False by default.
     amplitude : float, optional
         Factor on sines and cosines, positive, 1 by default.
     start : int, optional
-        Added to every position, 0 by default.
+        Number added to every position, 0 by default.
     length : float, optional
-        Wavelength at frequency 1: angles are multiplied by
-        :math:`2\pi / \mathrm{length}`. Excludes `full_turns`.
+        Wavelength at frequency 1, which multiplies angles by :math:`2\pi / \mathrm{length}`.
+        Excludes `full_turns`.
     preset : {"vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"}, optional
         "vaswani": the default. "marian": concatenated. "tensor2tensor", "whisper":
         concatenated, with `endpoint`. "mlx": concatenated, with `endpoint` and
         amplitude :math:`\sqrt{2/\mathrm{dim}}`. "detr": positions from 1 and a
-        `length` (needed), to which DETR adds 1e-6.
+        required `length`, to which DETR adds 1e-6.
     feature_axis : int, default 0
         Axis of the features in the result; -1 for ``(*positions.shape, dim)``.
     dtype : dtype, optional
@@ -112,8 +111,8 @@ def sinusoidal_encoding(
     TypeError
         If `positions` is not an array of numbers, or an option is of the wrong kind.
     ValueError
-        If a number is not positive, a choice is unknown, options exclude each other, or
-        positions are too far for their half precision.
+        If a number is not positive, a choice is unknown, options exclude each other, or positions
+        are too large for half precision.
 
     References
     ----------
@@ -150,8 +149,8 @@ def sinusoidal_encoding(
     sinusoids = features.Sinusoids(frequencies, family.arrangement, amplitude, family.cos_first)
     if family.start:
         is_real = dtypes.is_real_floating(positions.dtype, backend.xp)
-        wide = backend.astype(positions, backend.widest if is_real else backend.integer)
-        positions = wide + family.start
+        wide_dtype = backend.widest if is_real else backend.integer
+        positions = backend.astype(positions, wide_dtype) + family.start
     encoding = sinusoids.encode("sinusoidal_encoding", positions, dtype, backend)
     if dim > encoding.shape[0]:  # with `endpoint`
         zeros = backend.xp.zeros_like(encoding[:1, ...])
@@ -162,15 +161,15 @@ def sinusoidal_encoding(
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
-    """Return the family that a preset and the options make."""
-    to_endpoint = _Family("concatenated", endpoint=True)
+    """Return the family of a preset and the options that override it."""
+    with_endpoint = _Family("concatenated", endpoint=True)
     presets = {
         "vaswani": _Family(),
         "marian": _Family("concatenated"),
-        "tensor2tensor": to_endpoint,
-        "whisper": to_endpoint,
+        "tensor2tensor": with_endpoint,
+        "whisper": with_endpoint,
         "detr": _Family(start=1),
-        "mlx": to_endpoint._replace(amplitude=sqrt(2 / dim)),
+        "mlx": with_endpoint._replace(amplitude=sqrt(2 / dim)),
     }
     if preset is not None:
         checks.choice("preset", preset, tuple(presets))
@@ -179,7 +178,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     for name in ("endpoint", "cos_first", "full_turns"):
         checks.boolean(name, getattr(family, name))
     checks.positive_number("amplitude", family.amplitude)
-    if abs(checks.integer("start", family.start)) > _FARTHEST_START:
+    if abs(checks.integer("start", family.start)) > _MAX_START:
         raise wrong_value("start", "be within 2**60 positions", format_value(family.start))
     if family.endpoint and dim < 2:
         raise wrong_value("dim", "be 2 or more with `endpoint`", dim)
@@ -202,26 +201,26 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
 class AbsolutePE(checks.CheckedDataclass):
     """Sinusoidal position encoding, added to the features.
 
-    Immutable, and tied to no library: its table is made for the library, device and dtype of
-    each `x`, and kept, as in `RoPE`.
+    Immutable, and independent of the array library: its table is computed and cached for the
+    library, device and dtype of each `x`, as in `RoPE`.
 
     Parameters
     ----------
     embedding_size : int
-        Number of features, positive, at most 2**20, odd ones too.
+        Number of features, positive, at most 2**20; may be odd.
     max_len : int
-        Number of positions in the table, positive, at most 2**63: the longest sequence that can
-        be encoded without giving its `positions`.
+        Number of positions in the table, positive, at most 2**63. Longer sequences need explicit
+        `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
     arrangement : {"interleaved", "concatenated"}, default "interleaved"
         Sine and cosine of each frequency side by side, or all sines and then all
         cosines.
     dropout : float, default 0.0
-        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
+        Probability that a call with `rng` sets a feature to zero, 0 or more and below 1.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
-        axes, and to be given for more; -1 and -2 for ``(batch, seq, features)``.
+        axes, and required for more; -1 and -2 for ``(batch, seq, features)``.
 
     Raises
     ------
@@ -275,65 +274,62 @@ class AbsolutePE(checks.CheckedDataclass):
             Real floating-point numbers with `embedding_size` features along
             `feature_axis` and a sequence along `seq_axis`.
         positions : array, optional
-            Integer or real positions of any sign and order; real ones beyond 2**63 give NaN, and
-            half precision is limited as by `sinusoidal_encoding`. One axis belongs to the sequence;
-            two are the sequence and the batch, in the order that they have in `x`; or they are the
-            axes of `x` without the features; each as long as in `x` or 1. The table's length does
-            not bound them.
+            Integer or real positions of any sign and order, also beyond the table. Real positions
+            beyond 2**63 give NaN; half precision has the limits of `sinusoidal_encoding`. The axes
+            are (seq,), (seq, batch) in the axis order of `x`, or the axes of `x` without the
+            features. Each has the length in `x`, or 1.
         offset : int, default 0
-            Position of the first element if `positions` is not given.
+            Position of the first element if `positions` is None.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional
-            Source of the random numbers of `dropout`: a generator, or a function
-            from a shape to an array of numbers between 0 and 1. Without it nothing
-            is dropped.
+            Random numbers for `dropout`: a generator, or a function from a shape to an array of
+            numbers in [0, 1). If None, there is no dropout.
 
         Returns
         -------
         array
-            Shape and dtype of `x`. Half precision is added to in float32.
+            Shape and dtype of `x`. The sum for half precision is computed in float32.
 
         Raises
         ------
         TypeError
-            If `x` does not hold real floating-point numbers, or `positions` come
-            from another library or are not numbers.
+            If `x` is not real floating-point, or `positions` are of another library or are not
+            numbers.
         ValueError
-            If `x` or `positions` has the wrong shape, the sequence reaches past the table,
-            positions are too far for their half precision, or both `positions` and `offset` are
-            given.
+            If `x` or `positions` has the wrong shape, the sequence exceeds the table, positions are
+            too large for half precision, or both `positions` and `offset` are given.
         """
         offset = checks.non_negative_integer("offset", offset)
         backend = get_backend(x=x, **namespace.drop_none(positions=positions))
         x_axes = axes.input_axes(x, backend, self, "embedding_size")
         x_axes = self._tables.with_positions(x_axes, positions, backend)
         (encoding,) = self._tables.at(x_axes, positions, offset, backend)
-        encoded = add_wide(x, encoding, backend)
+        encoded = add_upcast(x, encoding, backend)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
-        self, like: ArrayT, /, *, positions: AnyArray | None = None, offset: int = 0
+        self, x: ArrayT, /, *, positions: AnyArray | None = None, offset: int = 0
     ) -> ArrayT:
-        """Return the encoding for `add_positional_encoding`, to be made once for many calls.
+        """Return the encoding for `add_positional_encoding`, to add to several arrays.
 
         Parameters
         ----------
-        like : array
-            An array to add the encoding to. Only shape, dtype, library and device matter.
+        x : array
+            Array with the shape, dtype, library and device of the arrays to add the encoding to.
         positions : array, optional
             Positions, as in a call of the layer.
         offset : int, default 0
-            Position of the first element if `positions` is not given.
+            Position of the first element if `positions` is None.
 
         Returns
         -------
         array
-            Features and positions on their axes of `like`, 1 on the others; in the library, on
-            the device and in the compute dtype of `like`: float32 for half precision.
+            Features and positions on their axes of `x`, and length 1 on its further axes; in the
+            library, on the device and in the compute dtype of `x`: float32 for half precision.
 
         Raises
         ------
         TypeError, ValueError
-            The errors of calling the layer.
+            As in a call of the layer.
 
         Examples
         --------
@@ -347,8 +343,8 @@ class AbsolutePE(checks.CheckedDataclass):
         True
         """
         offset = checks.non_negative_integer("offset", offset)
-        backend = get_backend(like=like, **namespace.drop_none(positions=positions))
-        x_axes = axes.input_axes(like, backend, self, "embedding_size", "like")
+        backend = get_backend(x=x, **namespace.drop_none(positions=positions))
+        x_axes = axes.input_axes(x, backend, self, "embedding_size")
         x_axes = self._tables.with_positions(x_axes, positions, backend)
         (encoding,) = self._tables.copies_at(x_axes, positions, offset, backend)
         return encoding  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Real spherical harmonics of places on a sphere."""
+"""Real spherical harmonics of points on a sphere."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
@@ -23,8 +23,8 @@ from positional_embeddings.encodings.sphere_kernels import LengthUnit, Spherical
 
 Unit = Literal["degrees", "radians"]
 
-# Places that are computed at a time, few enough for the cache.
-_PLACES_OF_A_BLOCK = 4096
+# Points per block, which fits the cache.
+_BLOCK_POINTS = 4096
 
 
 def spherical_encoding(
@@ -41,39 +41,38 @@ def spherical_encoding(
     tolerance: float | None = None,
     dtype: Dtype | None = None,
 ) -> Array:
-    r"""Return the real spherical harmonics of places on a sphere, up to a degree.
+    r"""Return the real spherical harmonics of points on a sphere, up to a degree.
 
-    With a `kernel` they are weighted, so that the scalar product of the encodings of two places
-    is a covariance of them: a kernel of the angle between them, which is valid on the sphere.
+    With a `kernel` they are weighted, so that the scalar product of two encodings is a covariance
+    of the points: a valid kernel of the angle between them.
 
     Parameters
     ----------
     latitude : array
         Integer or real latitudes from -90 to 90 degrees, the north pole at 90.
     longitude : array
-        Integer or real longitudes to the east, of any sign and size: they repeat after 360
-        degrees. The shapes of both arrays broadcast to S.
+        Integer or real longitudes to the east, of any sign and size, with a period of 360 degrees.
+        The shapes of both arrays broadcast to S.
     degree : int, optional
-        Highest degree, 0 to 1023. Two places are told apart if they are farther from each other
-        than about 180 degrees / `degree`. If None, which needs a `kernel`, the least one whose
-        `spherical_truncation_error` is at most `tolerance`; where that is above 255 it has to be
-        given, since the features of a place are many.
+        Highest degree, 0 to 1023. It resolves angles of about 180 degrees / `degree`. If None,
+        which requires a `kernel`, the lowest degree with a `spherical_truncation_error` of at most
+        `tolerance`. Degrees above 255 must be explicit, because of the number of features.
     unit : {"degrees", "radians"}, default "degrees"
-        Unit of both coordinates. In degrees a place has the same features, to the bit, at
-        longitudes 180 and -180; in radians the floats next to :math:`\pm\pi` are two places.
+        Unit of both coordinates. In degrees a point has the same features, to the bit, at
+        longitudes 180 and -180; in radians the floats next to :math:`\pm\pi` are different points.
     kernel : {"gaussian", "matern"}, optional
-        Covariance :math:`k(\gamma)` of places at an angle :math:`\gamma`, 1 at 0. If None, all
-        degrees weigh the same.
+        Covariance :math:`k(\gamma)` of points at an angle :math:`\gamma`, 1 at 0. If None, all
+        degrees have the same weight.
     length_scale : float, optional
-        Length :math:`\kappa` over which the kernel falls, in `length_unit`, between 2**-30
-        and 2**30 radians; needed with a `kernel`. Far below the radius of the sphere the kernels
-        are the plane's: :math:`\exp(-d^2/(2\kappa^2))`, and Matern's.
+        Length scale :math:`\kappa` of the kernel, in `length_unit`, between 2**-30 and 2**30
+        radians; required with a `kernel`. Far below the radius of the sphere the kernels equal
+        the kernels of the plane: :math:`\exp(-d^2/(2\kappa^2))`, and Matern's.
     length_unit : {"km", "radians"}, default "km"
         Unit of `length_scale`: km on the Earth, of radius 6371.0088 km, or radians.
     nu : float, optional
         Smoothness :math:`\nu` of the kernel "matern", 0.1 or more; 1.5 if None.
     tolerance : float, optional
-        Largest error of the kernel, above 0, by which `degree` is chosen; 0.01 if None.
+        Maximum error of the kernel if `degree` is None, positive; 0.01 if None.
     dtype : dtype, optional
         Real floating-point dtype of the result. If None, the dtype of real coordinates, or
         the library's default for integer ones.
@@ -94,27 +93,26 @@ def spherical_encoding(
             \end{cases}
 
         They are orthonormal: the integral of :math:`Y_{l,m} Y_{l',m'}` over the unit sphere is 1
-        for the same harmonic and 0 for two. All of order :math:`m \ne 0` are 0 at the poles. NaN
-        in a coordinate gives NaN, and so do a latitude beyond a pole, if its value cannot be read
-        yet, and a longitude too large to have a place (2**52 degrees, 2**23 on a device without
-        float64, or 2**63 radians).
+        for equal harmonics and 0 for different ones. Orders :math:`m \ne 0` are 0 at the poles. NaN
+        in a coordinate gives NaN. So does a lazy or traced latitude beyond a pole, and a longitude
+        beyond 2**52 degrees, 2**23 on a device without float64, or 2**63 radians.
 
     Raises
     ------
     TypeError
-        If a coordinate is not an array of numbers, both come from two libraries, or an option is
-        of the wrong kind.
+        If a coordinate is not an array of numbers, the coordinates are of two libraries, or an
+        option is of the wrong kind.
     ValueError
-        If a latitude is beyond a pole and can be read (neither lazy nor traced), the shapes do
-        not broadcast, a number is out of range, a choice is unknown, an option is given that has
-        no use, or no degree to 1023 keeps the `tolerance`.
+        If a concrete latitude is beyond a pole, the shapes do not broadcast, a number is out of
+        range, a choice is unknown, an option is not used, or no degree to 1023 has an error within
+        the `tolerance`.
 
     Notes
     -----
-    Scalar products depend on the angle :math:`\gamma` between two places only (addition theorem):
+    Scalar products depend only on the angle :math:`\gamma` between two points (addition theorem):
     :math:`\sum_m Y_{l,m}(a)\,Y_{l,m}(b) = \frac{2l+1}{4\pi} P_l(\cos\gamma)`.
 
-    A kernel weighs degree :math:`l`, so that its product is
+    A kernel weights degree :math:`l`, so that the scalar product is
     :math:`k(\gamma) = \sum_l c_l P_l(\cos\gamma)` with
 
     .. math::
@@ -124,21 +122,21 @@ def spherical_encoding(
             (2\nu/\kappa^2 + l(l+1))^{-\nu-1} & \text{"matern"}
         \end{cases}
 
-    and :math:`\sum_l c_l = 1` over all degrees. So no weight is negative, and every matrix of
-    covariances is positive semidefinite; a Matern kernel of great-circle distances is so up to
-    :math:`\nu = 1/2` only. These are the kernels of diffusion and of the stochastic differential
-    equation of Whittle and Matern on the sphere.
+    and :math:`\sum_l c_l = 1` over all degrees. No weight is negative, so every covariance matrix
+    is positive semidefinite. A Matern kernel of great-circle distances is so only up to
+    :math:`\nu = 1/2`. The kernels are solutions of the diffusion equation, and of the stochastic
+    differential equation of Whittle and Matern, on the sphere.
 
-    The sign is as in geodesy, without the Condon-Shortley phase :math:`(-1)^m`, which SciPy's
-    complex harmonics have: with ``y = scipy.special.sph_harm_y(l, abs(m), theta, phi)`` and
+    The sign is as in geodesy, without the Condon-Shortley phase :math:`(-1)^m` of SciPy's complex
+    harmonics: with ``y = scipy.special.sph_harm_y(l, abs(m), theta, phi)`` and
     ``s = (-1)**m * sqrt(2)``, feature m is ``s * y.imag`` for m < 0, ``y.real`` for m = 0 and
     ``s * y.real`` for m > 0.
 
-    Each degree follows from the one before by three neighbouring orders. The more common
+    Each degree is computed from the previous one by three neighbouring orders. The more common
     recurrence at fixed order (Holmes and Featherstone, section 2.1) loses digits near the poles,
-    7e-12 at degree 200, and starts there from numbers too small for float32. All is computed in
-    float64 where the device has it, and cast last: the error is below 2e-13 to degree 200. Without
-    float64 it is below 1e-4 there, and 1e-5 to degree 40.
+    7e-12 at degree 200, and starts there from numbers too small for float32. The computation is in
+    float64 if the device supports it, and cast last: the error is below 2e-13 to degree 200.
+    Without float64 it is below 1e-4 to degree 200, and 1e-5 to degree 40.
 
     References
     ----------
@@ -163,12 +161,12 @@ def spherical_encoding(
            [ 0.36 , -0.273,  0.489],
            [ 0.327, -0.355,  0.   ]])
 
-    Axes of latitudes and of longitudes make a grid:
+    Latitudes and longitudes broadcast to a grid:
 
     >>> spherical_encoding(np.arange(-90, 91)[:, None], np.arange(360), 4).shape
     (25, 181, 360)
 
-    The covariance of three places, over a length of 3000 km:
+    Covariances of three points, for a length scale of 3000 km:
 
     >>> features = spherical_encoding(latitude, longitude, kernel="matern", length_scale=3000)
     >>> (features.T @ features).round(2)
@@ -189,7 +187,7 @@ def spherical_encoding(
     else:
         spectrum = sphere_kernels.spectrum_of(kernel, length_scale, length_unit, nu)
         if degree is None:
-            degree = sphere_kernels.least_degree(spectrum, tolerance)
+            degree = sphere_kernels.min_degree(spectrum, tolerance)
         else:
             checks.omitted("with a `degree`", tolerance=tolerance)
     degree = _checked_degree(degree)
@@ -199,20 +197,20 @@ def spherical_encoding(
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
         raise wrong_value("longitude", requirement, shapes[1])
-    both = dict.fromkeys([latitude.dtype, longitude.dtype])
-    reals = [dtype for dtype in both if dtypes.is_real_floating(dtype, xp)]
+    input_dtypes = dict.fromkeys([latitude.dtype, longitude.dtype])
+    reals = [dtype for dtype in input_dtypes if dtypes.is_real_floating(dtype, xp)]
     default = xp.result_type(*reals) if len(reals) == 2 else [*reals, backend.default_float][0]
     dtype = checks.float_dtype(dtype, default, backend)
     if not backend.is_chunked:
         beyond = _is_beyond_pole(latitude, unit, backend)
         if backend.concrete_bool(xp.any(beyond)):
             outside = xp.where(beyond, backend.astype(latitude, backend.widest), 0.0)
-            farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
+            extreme = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
-            raise wrong_value("latitude", f"be from {bounds}", farthest)
+            raise wrong_value("latitude", f"be from {bounds}", extreme)
     encode = partial(_spherical_encoding, series=_Series(degree, unit, steps), dtype=dtype)
-    places = [latitude, longitude]
-    return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, backend)
+    coordinates = [latitude, longitude]
+    return by_chunks("spherical_encoding", encode, coordinates, (degree + 1) ** 2, dtype, backend)
 
 
 def spherical_truncation_error(
@@ -223,7 +221,7 @@ def spherical_truncation_error(
     length_unit: LengthUnit = "km",
     nu: float | None = None,
 ) -> float:
-    r"""Return the largest error of a kernel of `spherical_encoding` that ends at a degree.
+    r"""Return the truncation error of a kernel of `spherical_encoding`.
 
     Parameters
     ----------
@@ -232,7 +230,7 @@ def spherical_truncation_error(
     kernel : {"gaussian", "matern"}
         Covariance, as in `spherical_encoding`.
     length_scale : float
-        Length over which it falls, in `length_unit`.
+        Length scale of the kernel, in `length_unit`.
     length_unit : {"km", "radians"}, default "km"
         Unit of `length_scale`.
     nu : float, optional
@@ -241,9 +239,9 @@ def spherical_truncation_error(
     Returns
     -------
     float
-        :math:`\sum_{l > \mathrm{degree}} c_l`, what the weights of the degrees that are left out
-        add up to: the part of the variance that is missing, and the largest error of the
-        kernel, which is the one at distance 0. It has 8 digits or more.
+        :math:`\sum_{l > \mathrm{degree}} c_l`, the sum of the omitted weights. This is the missing
+        fraction of the variance, and the maximum error of the kernel, at distance 0. At least 8
+        digits are correct.
 
     Raises
     ------
@@ -252,7 +250,7 @@ def spherical_truncation_error(
 
     Notes
     -----
-    Degrees from 1024 on are added by an integral and a term of the Euler-Maclaurin formula.
+    The sum over degrees above 1023 is an integral and a term of the Euler-Maclaurin formula.
 
     Examples
     --------
@@ -269,34 +267,32 @@ def spherical_truncation_error(
 
 def _checked_degree(degree: int) -> int:
     degree = checks.non_negative_integer("degree", degree)
-    if degree > sphere_kernels.HIGHEST_DEGREE:
-        raise wrong_value(
-            "degree", f"be at most {sphere_kernels.HIGHEST_DEGREE}", format_value(degree)
-        )
+    if degree > sphere_kernels.MAX_DEGREE:
+        raise wrong_value("degree", f"be at most {sphere_kernels.MAX_DEGREE}", format_value(degree))
     return degree
 
 
 def _is_beyond_pole(latitude: Array, unit: str, backend: Backend) -> Array:
-    xp, wide = backend.xp, backend.widest
-    # In radians the pole is the nearest number of the dtype, which may lie beyond it.
-    pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
+    xp, widest = backend.xp, backend.widest
+    # In radians the pole is the nearest number of the dtype, which may be beyond it.
+    pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else widest
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=backend.device)
-    latitude, pole = (backend.astype(a, wide) for a in (latitude, pole))
+    latitude, pole = (backend.astype(a, widest) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
 
 class _Series(NamedTuple):
-    """Harmonics up to a degree, of places in a unit."""
+    """Parameters of harmonics up to a degree."""
 
     degree: int
     unit: str
-    steps: Sequence[float]  # the factor on degree 0, and then from each degree to the next
+    steps: Sequence[float]  # amplitude of degree 0, and ratio of each degree to the one before
 
 
 def _spherical_encoding(
     latitude: Array, longitude: Array, *, series: _Series, dtype: Dtype, backend: Backend
 ) -> Array:
-    """Return the harmonics, written block by block into one array if the library can."""
+    """Return the harmonics, in blocks if the library has in-place assignment."""
     xp, ndim = backend.xp, max(latitude.ndim, longitude.ndim)
     beyond = _is_beyond_pole(latitude, series.unit, backend)
     latitude, longitude = (backend.astype(a, backend.widest) for a in (latitude, longitude))
@@ -307,9 +303,9 @@ def _spherical_encoding(
         return xp.concat([backend.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
     encoding = xp.empty(((series.degree + 1) ** 2, *shape), dtype=dtype, device=backend.device)
-    # Of a grid, functions of the latitude alone are computed once, for all longitudes.
+    # In a grid, functions of the latitude are computed once for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
-    lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
+    lengths = block_lengths(shape, common, _BLOCK_POINTS)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
         harmonics = _harmonics(latitude[block], longitude[block], series, backend)
@@ -322,35 +318,35 @@ def _spherical_encoding(
 def _harmonics(
     latitude: Array, longitude: Array, series: _Series, backend: Backend
 ) -> Iterator[Array]:
-    """Yield the harmonics of each degree, orders from the lowest to the highest."""
+    """Yield the harmonics of each degree, in increasing order."""
     xp, degree = backend.xp, series.degree
     cos, sin = _cos_sin_of_multiples(longitude, degree, series.unit, backend)
-    # The order of 0 has a cosine, too: it is 1, or NaN for a longitude that is NaN.
-    downwards = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
-    by_order = xp.concat([downwards, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
+    # The cosine of order 0 is 1, or NaN for a longitude of NaN.
+    negative_orders = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
+    sinusoids = xp.concat([negative_orders, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
     for n, legendre in enumerate(_legendre_functions(latitude, series, backend)):
-        both = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
-        yield both * by_order[degree - n : degree + n + 1, ...]
+        functions = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
+        yield functions * sinusoids[degree - n : degree + n + 1, ...]
 
 
 def _legendre_functions(latitude: Array, series: _Series, backend: Backend) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
-    Those of the next degree are the part of that degree in the product of the harmonics with the
-    place, a unit vector: no step makes errors grow, and none divides by a small number.
+    The next degree is a component of the product of the harmonics with the point, a unit vector. No
+    step amplifies errors or divides by a small number.
     """
     xp, steps = backend.xp, series.steps
     cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, backend)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
-    nothing = 0 * cosine
-    values = nothing + steps[0] / sqrt(4 * pi)
+    zeros = 0 * cosine
+    values = zeros + steps[0] / sqrt(4 * pi)
     yield values
     for n in range(1, series.degree + 1):
         weights = xp.asarray(_weights(n, steps[n]), dtype=backend.widest, device=backend.device)
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
-        # Order -1 is order 1 with the other sign.
-        before = -values[1:2, ...] if n > 1 else nothing
-        padded = xp.concat([before, values, nothing, nothing], axis=0)
+        # Order -1 is order 1 with the opposite sign.
+        before = -values[1:2, ...] if n > 1 else zeros
+        padded = xp.concat([before, values, zeros, zeros], axis=0)
         along = cosine * (same * padded[1 : n + 2, ...])
         across = lower * padded[: n + 1, ...] - higher * padded[2 : n + 3, ...]
         values = along + sine * across
@@ -359,7 +355,7 @@ def _legendre_functions(latitude: Array, series: _Series, backend: Backend) -> I
 
 @cached_constant
 def _weights(degree: int, factor: float) -> list[list[float]]:
-    """Return a factor times the weights of the same, the next lower and the next higher order."""
+    """Return `factor` times the weights of the same, the next lower and the next higher order."""
     n, orders = degree, range(degree + 1)
     scale = (2 * n + 1) / (2 * n - 1)
     return [
@@ -370,27 +366,27 @@ def _weights(degree: int, factor: float) -> list[list[float]]:
 
 
 def _cos_sin_of_multiples(
-    angle: Array, highest: int, unit: str, backend: Backend
+    angle: Array, max_multiple: int, unit: str, backend: Backend
 ) -> tuple[Array, Array]:
-    """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
-    xp, wide = backend.xp, backend.widest
-    frequencies = _multiples(highest, unit)
+    """Return cosine and sine of 0 to `max_multiple` times an angle, exact at quadrants."""
+    xp, widest = backend.xp, backend.widest
+    frequencies = _multiples(max_multiple, unit)
     if unit == "radians":
-        return cos_sin(angle, frequencies, wide, backend)
-    # Farther off a float has no whole degrees.
-    farthest = 2.0**52 if wide == xp.float64 else 2.0**23
-    angle = xp.where(xp.abs(angle) < farthest, angle, float("nan"))
+        return cos_sin(angle, frequencies, widest, backend)
+    # Beyond this limit, floats do not resolve degrees.
+    limit = 2.0**52 if widest == xp.float64 else 2.0**23
+    angle = xp.where(xp.abs(angle) < limit, angle, float("nan"))
     quadrant = xp.round(angle / 90)
-    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, backend)
-    multiples = xp.arange(highest + 1, dtype=wide, device=backend.device)
+    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, widest, backend)
+    multiples = xp.arange(max_multiple + 1, dtype=widest, device=backend.device)
     multiples = multiples[(..., *(None,) * angle.ndim)]
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     return add_quadrants(cos, sin, multiples * quadrant, xp)
 
 
 @cached_constant
-def _multiples(highest: int, unit: str) -> str:
-    """Return the digits of 0 to `highest` cycles in a full circle."""
+def _multiples(max_multiple: int, unit: str) -> str:
+    """Return the digits of 0 to `max_multiple` cycles per circle."""
     circle = Decimal(360) if unit == "degrees" else TWO_PI
     with localcontext(DIGITS):
-        return " ".join(str(Decimal(m) / circle) for m in range(highest + 1))
+        return " ".join(str(Decimal(m) / circle) for m in range(max_multiple + 1))

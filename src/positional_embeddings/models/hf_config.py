@@ -11,6 +11,7 @@ from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.models import keys
 from positional_embeddings.models.configuration import Config, Configuration, Values, without_none
 from positional_embeddings.models.layers import ATTENTION_LAYERS, Layer, LayerConfig
+from positional_embeddings.rotary import rope
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.scaling import SCALINGS, NTKScaling, Scaled, Scaling
 
@@ -55,6 +56,9 @@ def rope_arguments(
     advice = f", or pass as `layer_type` one of {uniform}" if uniform and not layer_type else ""
     message = f"layers of {model.name} differ: call `RoPE.layers_from_hf_config`{advice}."
     raise ValueError(message)
+
+
+rope.config_readers.update(rope=rope_arguments, layers=layer_arguments)
 
 
 class RotaryConfig(LayerConfig):

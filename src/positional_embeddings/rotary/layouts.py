@@ -14,25 +14,24 @@ Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
-def cut_along(x: Array, axis: int, size: int) -> tuple[Array, Array]:
-    """Return the first `size` entries along an axis, and the others, or None if there are none."""
-    before = (slice(None),) * axis
+def split_at(x: Array, axis: int, size: int) -> tuple[Array, Array]:
+    """Split an array after `size` entries along an axis; the second part is None if empty."""
+    leading = (slice(None),) * axis
     if x.shape[axis] == size:
         return x, None
-    return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
+    return x[(*leading, slice(None, size), ...)], x[(*leading, slice(size, None), ...)]
 
 
 def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     """Return the negated second half of the features, followed by the first half.
 
-    This rotates the pairs (i, i + n/2) of the half layout by 90 degrees; by any angle,
-    ``x * cos + neg_half(x) * sin`` does.
+    This rotates the pairs (i, i + n/2) of the half layout by 90 degrees.
+    ``x * cos + neg_half(x) * sin`` rotates them by any angle.
 
     Parameters
     ----------
     x : array
-        Numbers of a signed integer, real or complex dtype; an even number n of them
-        along `axis`.
+        Array of a signed integer, real or complex dtype, with an even length n along `axis`.
     axis : int, default 0
         Axis of the features.
 
@@ -44,7 +43,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     Raises
     ------
     TypeError, ValueError
-        If `x` is not an array of signed numbers, or of an odd length along `axis`.
+        If `x` is not an array of signed numbers, or has an odd length along `axis`.
 
     References
     ----------
@@ -62,15 +61,15 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
 def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     """Rotate each pair of adjacent features by 90 degrees: (x0, x1) becomes (-x1, x0).
 
-    These are the pairs (2i, 2i + 1) of the interleaved layout; by any angle,
-    ``x * cos + rotate_pairs(x) * sin`` rotates them.
+    These are the pairs (2i, 2i + 1) of the interleaved layout.
+    ``x * cos + rotate_pairs(x) * sin`` rotates them by any angle.
 
     Parameters
     ----------
     x : array
-        Numbers of a signed integer, real or complex dtype.
+        Array of a signed integer, real or complex dtype.
     axis : int, default 0
-        Axis of the features. An odd last one stays as it is.
+        Axis of the features. The last feature of an odd number is unchanged.
 
     Returns
     -------
@@ -106,21 +105,21 @@ def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
     if pairs == 0:
         return x
     first, second = split_pairs(x, axis, layout, pairs)
-    turned: ArrayT = join_pairs(-second, first, axis, layout, xp)
-    _, rest = cut_along(x, axis, 2 * pairs)
-    return turned if rest is None else xp.concat([turned, rest], axis=axis)
+    rotated_pairs: ArrayT = join_pairs(-second, first, axis, layout, xp)
+    _, remainder = split_at(x, axis, 2 * pairs)
+    return rotated_pairs if remainder is None else xp.concat([rotated_pairs, remainder], axis=axis)
 
 
-def rotated_features(rotary_dim: int, features: int, most: str) -> int:
-    """Return the number of rotated features after checking it; `most` says what bounds it."""
+def rotated_features(rotary_dim: int, features: int, limit: str) -> int:
+    """Check the number of rotated features and return it; `limit` describes its maximum."""
     rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotated > features:
-        raise wrong_value("rotary_dim", f"be at most {most}", format_value(rotated))
+        raise wrong_value("rotary_dim", f"be at most {limit}", format_value(rotated))
     return rotated
 
 
 def check_even(x: AnyArray, axis: int) -> None:
-    """Check that the features on an axis make pairs."""
+    """Check that the length of an axis is even."""
     if x.shape[axis] % 2:
         raise wrong_value("x", f"have an even length on axis {axis}", f"shape {tuple(x.shape)}")
 
@@ -135,10 +134,10 @@ def convert_layout(
     num_heads: int | None = None,
     rotary_dim: int | None = None,
 ) -> ArrayT:
-    """Reorder features from one layout of rotary pairs to the other.
+    """Convert features from one layout of rotary pairs to the other.
 
-    Queries and keys, or the weights and biases that make them, then give the same scores
-    when the other layout is rotated.
+    Converted queries and keys, or their projection weights and biases, give the same scores when
+    they are rotated in the target layout.
 
     Parameters
     ----------
@@ -149,10 +148,10 @@ def convert_layout(
     axis : int
         Axis of the features, of length head size or heads times head size.
     num_heads : int, optional
-        Number of heads along `axis`, one after the other; 1 if None.
+        Number of contiguous heads along `axis`; 1 if None.
     rotary_dim : int, optional
-        Number of features of a head that are rotated, the first ones, positive and
-        even; all if None. The others stay where they are.
+        Number of leading features of a head that are rotated, positive and even; all if None. The
+        remaining features are not moved.
 
     Returns
     -------
@@ -162,7 +161,7 @@ def convert_layout(
     Raises
     ------
     TypeError, ValueError
-        If an argument is of the wrong kind, a layout unknown, or the sizes do not fit.
+        If an argument is of the wrong kind, a layout is unknown, or the sizes do not match.
 
     References
     ----------
@@ -188,8 +187,8 @@ def convert_layout(
     if source == target:
         return array
     pairs, order = rotated // 2, list(range(head_size))
-    places = [pair_slices(pairs, layout) for layout in (source, target)]
-    for old, new in zip(*places, strict=True):
+    slices = [pair_slices(pairs, layout) for layout in (source, target)]
+    for old, new in zip(*slices, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
     index: Array = backend.xp.asarray(entries, dtype=backend.integer, device=backend.device)
@@ -197,7 +196,7 @@ def convert_layout(
 
 
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
-    """Return the number of pairs of each coordinate."""
+    """Check the number of pairs of each coordinate and return it."""
     if sections is None:
         return None
     pairs = checks.sequence_of("sections", sections, checks.positive_integer)
@@ -217,5 +216,5 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
             "have as many pairs for the first coordinate as for any other in strided order"
         )
         raise wrong_value("sections", requirement, tuple(sections))
-    # The first coordinate has what the others, one pair of each at a time, leave.
+    # Coordinates alternate; the first one also takes the remaining pairs.
     return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))

@@ -5,7 +5,7 @@ scalar product of two rotated vectors depends on the distance of their positions
 (Su et al. 2021).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Annotated, Any, Literal
@@ -38,18 +38,22 @@ from positional_embeddings.rotary.rotate import (
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.tables import RotaryTables
 
+# Readers of configurations of Hugging Face, which `models.hf_config` registers.
+config_readers: dict[str, Callable[..., Any]] = {}
+
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
 
-# The largest shift of `RoPE.shift`: its sums with positions fit in 64-bit integers.
-FARTHEST_SHIFT = 2**60
+# Positions; sums of a shift and a position fit in 64-bit integers.
+MAX_SHIFT = 2**60
 
 
 @dataclass(frozen=True)
 class RoPE(checks.CheckedDataclass):
     """Rotary position embeddings for queries and keys.
 
-    For queries and keys of the axes ``(batch, heads, seq, head)``, as in PyTorch and transformers:
+    For queries and keys with the axes ``(batch, heads, seq, head)``, as in PyTorch and
+    transformers:
 
     >>> import numpy as np
     >>> rope = RoPE(64, 4096, feature_axis=-1, seq_axis=-2)
@@ -57,57 +61,54 @@ class RoPE(checks.CheckedDataclass):
     >>> rope(q).shape, rope(k).shape
     ((1, 8, 100, 64), (1, 8, 100, 64))
 
-    Immutable, and tied to no library: tables of cosine and sine are made for the library,
-    device and dtype of each `x`. It keeps them: a few pages of positions for each, together
-    no longer than `seq_len`; pickles and copies start without. With CuPy each stream has tables
-    of its own, so that any number of streams may share a layer. Tables of the latest 16 streams,
-    dtypes and orders in memory are kept, and others are copied to the device again. Before a graph
-    is captured on a stream, call the layer there once.
+    Immutable, and independent of the array library: tables of cosine and sine are computed for the
+    library, device and dtype of each `x`. A layer caches a few pages of positions for each, of at
+    most `seq_len` positions in total. Pickles and copies do not contain them. With CuPy each stream
+    has its own tables, so any number of streams may share a layer. The tables of the latest 16
+    streams, dtypes and memory orders are cached. Call the layer once on a stream before capturing
+    a graph there.
 
     Parameters
     ----------
     head_size : int
-        Number of features of a head, positive, at most 2**20; even unless `rotary_dim`
-        is given.
+        Number of features of a head, positive, at most 2**20; even if `rotary_dim` is None.
     seq_len : int
-        Number of positions in the table, positive, at most 2**63: the longest sequence that
-        can be rotated without passing its `positions`.
+        Number of positions in the table, positive, at most 2**63. Longer sequences need explicit
+        `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
     scale : float, default 1.0
-        Factor on the frequencies, positive: 0.5 makes each position half a step
-        (linear position interpolation).
+        Factor on the frequencies, positive: 0.5 halves each step (linear position interpolation).
     layout : {"half", "interleaved"}, default "half"
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1.
     rotary_dim : int, optional
-        Number n of features that are rotated, the first ones, positive and even; all
-        if None, also after `dataclasses.replace` with another `head_size`.
+        Number n of leading features that are rotated, positive and even; all if None, also after
+        `dataclasses.replace` with another `head_size`.
     scaling : callable, optional
-        What makes the frequencies of a longer context: `LinearScaling`, `NTKScaling`,
-        `DynamicNTKScaling`, `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling`,
-        `ProportionalScaling`, or another hashable function from (dim, base, seq_len) to
-        frequencies in radians per position and a factor on cosine and sine.
+        Frequency scaling for a longer context: `LinearScaling`, `NTKScaling`, `DynamicNTKScaling`,
+        `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling`, `ProportionalScaling`, or another
+        hashable function from (dim, base, seq_len) to frequencies in radians per position and a
+        factor on cosine and sine.
     sections : sequence of int, optional
-        For positions of several coordinates: the number of pairs that each coordinate
-        rotates, positive; together half of `rotary_dim`. Positions then have a leading axis
-        of coordinates.
+        Number of pairs that each coordinate of the positions rotates, positive; their sum is half
+        of `rotary_dim`. Positions then have a leading axis of coordinates.
     section_frequencies : {"shared", "restart"}, default "shared"
-        Whether the coordinates share one range of frequencies (multimodal RoPE), or
-        each has a full range of its own (axial RoPE).
+        Whether the coordinates share one range of frequencies (multimodal RoPE), or each has its
+        own full range (axial RoPE).
     section_order : {"contiguous", "strided"}, default "contiguous"
-        Whether the pairs of a coordinate are next to each other, or alternate with pairs of
-        the other coordinates while these last; the first coordinate has the remaining ones.
+        Whether the pairs of a coordinate are contiguous, or alternate with the pairs of the other
+        coordinates. In strided order the first coordinate has the remaining pairs.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
-        axes, and to be given for more: -1 and -2 for ``(batch, heads, seq, head)``.
+        axes, and required for more: -1 and -2 for ``(batch, heads, seq, head)``.
     fused : bool, optional
-        Whether a compiled kernel rotates in one pass over memory: numba's (the extra
-        ``fast``) for NumPy arrays of float16, float32 and float64, on ``NUMBA_NUM_THREADS``
-        threads, one a core by default; CuPy's for its arrays of these and of bfloat16. If
-        None, a kernel is used if there is one; if True, a call without one raises. The
-        numbers are the same either way. The very first call for a dtype and a number of
-        axes takes a second or two to compile, and later processes find the kernel on disk.
-        Complex numbers are rotated by one multiplication, even if `fused` is True.
+        Whether a compiled kernel rotates in one pass over memory. numba (the extra ``fast``)
+        compiles it for NumPy arrays of float16, float32 and float64, for ``NUMBA_NUM_THREADS``
+        threads, by default one per core. CuPy compiles it for its arrays of these dtypes and of
+        bfloat16. If None, an available kernel is used; if True, a call without one raises. The
+        result is the same. The first call for a dtype and a number of axes takes a second or two to
+        compile; later processes load the kernel from disk. Complex numbers are rotated by one
+        multiplication, even if `fused` is True.
 
     Raises
     ------
@@ -116,8 +117,8 @@ class RoPE(checks.CheckedDataclass):
     ImportError
         If `fused` is True and neither numba nor CuPy is installed.
     ValueError
-        If a size is not positive, is odd or does not fit the others, `base` or `scale` is
-        not positive, a choice is unknown, or both axes are the same.
+        If a size is not positive, is odd or does not match another one, `base` or `scale` is not
+        positive, a choice is unknown, or both axes are the same.
 
     References
     ----------
@@ -126,7 +127,7 @@ class RoPE(checks.CheckedDataclass):
 
     Examples
     --------
-    Without the axes, features come first, then the sequence:
+    By default, features are on the first axis and the sequence on the second:
 
     >>> import numpy as np
     >>> rope = RoPE(64, 1024)
@@ -140,7 +141,7 @@ class RoPE(checks.CheckedDataclass):
     >>> np.allclose(rope(token, offset=100), rope(token, positions=np.asarray([100])))
     True
 
-    Cached keys are moved on by five positions:
+    Cached keys are shifted by five positions:
 
     >>> np.allclose(rope.shift(rope(token, offset=100), 5), rope(token, offset=105))
     True
@@ -168,8 +169,8 @@ class RoPE(checks.CheckedDataclass):
         rotary_dim = self.rotary_dim
         head_size = checks.feature_count("head_size", self.head_size, even=rotary_dim is None)
         if rotary_dim is not None:
-            most = f"`head_size` = {head_size}"
-            rotary_dim = layouts.rotated_features(rotary_dim, head_size, most)
+            limit = f"`head_size` = {head_size}"
+            rotary_dim = layouts.rotated_features(rotary_dim, head_size, limit)
         sections = layouts.checked_sections(self.sections, rotary_dim or head_size)
         checks.set_fields(self, head_size=head_size, rotary_dim=rotary_dim, sections=sections)
         if self.fused:
@@ -210,46 +211,44 @@ class RoPE(checks.CheckedDataclass):
         x : array
             Real floating-point numbers with `head_size` features along
             `feature_axis` and a sequence along `seq_axis`; or complex ones with
-            ``head_size / 2`` features, each of which is a pair.
+            ``head_size / 2`` features, one for each pair.
         positions : array, optional
-            Integer or real positions of any sign and order, also beyond the table; real ones beyond
-            2**63 give NaN. Those of float16 must be within 2047, and of bfloat16 within 255:
-            beyond, integers are missing. Values in a trace, lazy or on a GPU are not checked. One
-            axis is the sequence; two are the sequence and the batch, in the order that they have in
-            `x`; or they are the axes of `x` without the features; each as long as in `x` or 1.
-            Positions (seq, batch) are repeated for the heads of a merged axis,
-            ``(head, seq, heads * batch)``. With `sections` the first axis holds the coordinates;
-            without positions every coordinate counts the sequence.
+            Integer or real positions of any sign and order, also beyond the table; real positions
+            beyond 2**63 give NaN. Positions of float16 must be within 2047, and of bfloat16 within
+            255, beyond which not every integer exists. Traced, lazy and GPU values are not checked.
+            The axes are (seq,), (seq, batch) in the axis order of `x`, or the axes of `x` without
+            the features. Each has the length in `x`, or 1. Positions (seq, batch) are repeated for
+            the heads of a merged axis, ``(head, seq, heads * batch)``. With `sections` the first
+            axis holds the coordinates; without positions every coordinate counts the sequence.
         offset : int, default 0
-            Position of the first element if `positions` is not given.
+            Position of the first element if `positions` is None.
         inverse : bool, default False
-            Rotate back what was rotated before.
+            Whether to rotate by the opposite angles.
         out : array, optional
-            Array to write the result to, in the shape and dtype of `x`; with `x` itself it
-            is rotated in place. JAX and dask have no arrays that can be written to.
+            Array to write the result to, with the shape and dtype of `x`. It may be `x`, which is
+            then rotated in place. Arrays of JAX and dask are not writable.
 
         Returns
         -------
         array
-            Shape, dtype and order in memory of `x`, or `out`. Half precision is
-            rotated in float32.
+            Shape, dtype and memory order of `x`, or `out`. Half precision is rotated in float32.
 
         Raises
         ------
         TypeError
-            If `x` does not hold floating-point numbers, `positions` come from another library
-            or are not numbers, `out` has another dtype or cannot be written to, an option is
-            of the wrong kind, or `fused` is True and there is no kernel for `x`.
+            If `x` does not hold floating-point numbers, `positions` are of another library or are
+            not numbers, `out` has another dtype or is not writable, an option is of the wrong
+            kind, or `fused` is True and there is no kernel for `x`.
         ImportError
             If `fused` is True and the kernel for `x` is not installed.
         ValueError
-            If `x` or `positions` has the wrong shape, the sequence reaches past the table,
-            positions are too far for their half precision, both `positions` and `offset` are given,
-            or `out` has another shape or is read-only.
+            If `x` or `positions` has the wrong shape, the sequence exceeds the table, positions are
+            too large for half precision, both `positions` and `offset` are given, or `out` has
+            another shape or is read-only.
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
-        # The tables hold the attention factor once, and rotating back divides by it.
+        # The tables include the attention factor, by which the inverse divides.
         divisor = self.attention_factor**2 if inverse else 1.0
         plan, cos, sin = self._prepare(x, positions, offset, out)
         return rotate(x, cos, sin, plan, inverse=inverse, divisor=divisor, out=out)
@@ -257,7 +256,7 @@ class RoPE(checks.CheckedDataclass):
     def _prepare(
         self, x: Array, positions: Array, offset: int, out: Array = None
     ) -> tuple[RotationPlan, Array, Array]:
-        """Check the arrays of a call, and return how it rotates, and by what."""
+        """Check the arrays of a call, and return its plan and its tables."""
         key = call_key(x, out, positions)
         plan = self._tables.plans.get(key) or self._plan(key, x, positions, out=out)
         full_width = plan.kernel is rotate_full_width
@@ -269,13 +268,13 @@ class RoPE(checks.CheckedDataclass):
     def _plan(
         self, key: Any, x: Array, positions: Array, name: str = "positions", out: Array = None
     ) -> RotationPlan:
-        """Check the arrays of a call, and return how it rotates."""
+        """Check the arrays of a call, and return its plan."""
         backend = get_backend(x=x, **namespace.drop_none(**{name: positions, "out": out}))
         x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
         x_axes = self._tables.with_positions(x_axes, positions, backend, name, for_heads=True)
-        others = () if positions is None else (positions,)
-        plan = plan_rotation(x_axes.feature, self, backend, x, out, *others)._replace(x_axes=x_axes)
-        # The values of positions in half precision are checked in each call.
+        inputs = () if positions is None else (positions,)
+        plan = plan_rotation(x_axes.feature, self, backend, x, out, *inputs)._replace(x_axes=x_axes)
+        # Values of half-precision positions are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             remember(self._tables.plans, key, plan)
         return plan
@@ -289,7 +288,7 @@ class RoPE(checks.CheckedDataclass):
         dtype: Dtype | None = None,
         device: Device | None = None,
     ) -> RotaryTables:
-        """Return cosine and sine at positions, to be made once and given to many calls.
+        """Return cosine and sine at positions, computed once for many calls.
 
         In a step of a model the queries and keys of all layers have the same positions.
 
@@ -298,25 +297,25 @@ class RoPE(checks.CheckedDataclass):
         positions : array, or sequence of int
             Positions, as in a call of the layer, such as ``step.positions`` of a `KVCache`.
         xp, dtype, device : optional
-            Array library (NumPy if None), real dtype and device of what is rotated. The library
-            and the device are only for a sequence such as ``range(100)``. The dtype is the
-            library's default if None; half precision is rotated by tables of float32. Tables of a
-            wider dtype than what is rotated are cast in each call, but for NumPy.
+            Array library (NumPy if None), real dtype and device of the arrays to rotate. The
+            library and the device apply only to a sequence such as ``range(100)``. The dtype is the
+            library's default if None; half precision is rotated by float32 tables. Except in NumPy,
+            tables of a wider dtype than the rotated array are cast in each call.
 
         Returns
         -------
         RotaryTables
-            ``tables(q)`` is ``rope(q, positions=positions)``. Its `cos` and `sin`, multiplied by
-            the `attention_factor`, are for other functions, which need the `layout` of the rope,
-            too: ``apply_rope(q, tables.cos, tables.sin, layout=rope.layout, ...)``.
+            ``tables(q)`` equals ``rope(q, positions=positions)``. Its `cos` and `sin` include the
+            `attention_factor`. Other functions also need the layout:
+            ``apply_rope(q, tables.cos, tables.sin, layout=rope.layout, ...)``.
 
         Raises
         ------
         TypeError
             If an argument is of the wrong kind.
         ValueError
-            If `positions` have no axis, lack the leading axis of coordinates that `sections` need,
-            or are too far for their half precision, or the device does not have `dtype`.
+            If `positions` have no axis, lack the leading axis of coordinates for `sections`, or are
+            too large for half precision, or the device does not support `dtype`.
 
         Examples
         --------
@@ -329,33 +328,33 @@ class RoPE(checks.CheckedDataclass):
         >>> tables.cos.shape
         (100, 32)
         """
-        given: Any = positions
-        if isinstance(given, list | tuple | range):
+        array: Any = positions
+        if isinstance(array, list | tuple | range):
             backend = backend_for(xp, device)
-            numbers = checks.sequence_of("positions", given)
-            farthest = dtypes.largest_integer(backend.integer, backend.xp)
-            if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
+            numbers = checks.sequence_of("positions", array)
+            max_position = dtypes.largest_integer(backend.integer, backend.xp)
+            if (wrong := next((n for n in numbers if abs(n) > max_position), None)) is not None:
                 raise wrong_value(
-                    "positions", f"hold positions within {farthest}", format_value(wrong)
+                    "positions", f"hold positions within {max_position}", format_value(wrong)
                 )
-            given = backend.xp.asarray(numbers, dtype=backend.integer, device=backend.device)
+            array = backend.xp.asarray(numbers, dtype=backend.integer, device=backend.device)
         else:
-            backend = get_backend(positions=given)
+            backend = get_backend(positions=array)
             checks.omitted("where `positions` is an array", wrong_type, xp=xp, device=device)
         backend = backend.with_dtype(checks.float_dtype(dtype, backend.default_float, backend))
         order: axes.Order = "F" if axes.has_features_last(self) else "C"
-        return RotaryTables(self, self._tables.at_positions(given, order, backend))
+        return RotaryTables(self, self._tables.at_positions(array, order, backend))
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
-        """Rotate what is rotated already, such as cached keys, to other positions.
+        """Shift the positions of a rotated array, such as cached keys.
 
         Parameters
         ----------
         x : array
-            What a call returned.
+            Result of a call.
         delta : int, float or array
-            What to add to the positions: one number, of any sign, or positions as a
-            call takes them.
+            Number of positions to add, of any sign, or an array in the form of the `positions` of a
+            call.
 
         Returns
         -------
@@ -369,11 +368,11 @@ class RoPE(checks.CheckedDataclass):
             an array of its library.
         ValueError
             If `x` or `delta` has the wrong shape, a number is beyond 2**60 positions, or an array
-            too far for its half precision.
+            is too large for half precision.
         """
         is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
         number = _checked_shift(delta) if is_number else 0
-        if not (is_number or delta.shape):  # one for all positions
+        if not (is_number or delta.shape):  # the same for all positions
             backend = get_backend(x=x, delta=delta)
             x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
             seq_len = axes.length(x, x_axes.seq)
@@ -395,21 +394,20 @@ class RoPE(checks.CheckedDataclass):
     ) -> "RoPE":
         """Return the rotary embedding of a model from its Hugging Face ``config.json``.
 
-        Scores of queries and keys equal the model's own code in transformers. A model
-        whose rotation is not known by its ``model_type`` is refused unless `layout` is given,
-        and so is one that does not rotate, or does so in another way in other layers.
+        Scores of queries and keys equal the scores of the model in transformers. An unknown
+        ``model_type`` raises an error if `layout` is None. So does a model without rotation, or one
+        whose layers rotate differently.
 
         Parameters
         ----------
         config : dict or path
-            The configuration, its file, or the folder of it. Both forms of it are read:
-            with ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has
-            a ``text_config``, that is read; for another part of it, such as
-            ``vision_config``, pass that part. What it leaves out is as in transformers.
+            The configuration, its file or its folder, with ``rope_theta`` and ``rope_scaling``, or
+            with ``rope_parameters``. A ``text_config`` in it is read instead; pass another part,
+            such as ``vision_config``, by itself. Missing keys have the defaults of transformers.
         seq_len : int, optional
             Number of positions in the table, the configuration's
             ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it;
-            LongRoPE must have it.
+            LongRoPE requires it.
         **options : Any
             `layer_type` if the types of layers have different parameters, and arguments
             of `RoPE`, such as `feature_axis` or `layout`, which override the configuration.
@@ -417,18 +415,17 @@ class RoPE(checks.CheckedDataclass):
         Returns
         -------
         RoPE
-            Head size, base, partial rotation, scaling and sections as the configuration
-            has them, in the layout of its ``model_type``. Models of images have two
-            sections: positions are rows and columns of patches, from `grid_positions`.
+            Head size, base, partial rotation, scaling and sections of the configuration, in the
+            layout of its ``model_type``. Models of images have two sections: positions are rows and
+            columns of patches, from `grid_positions`.
 
         Raises
         ------
         TypeError
-            If the configuration is no dict, or a number or a flag in it is of another kind.
+            If the configuration is not a dict, or a number or a flag in it is of another kind.
         ValueError
-            If the file holds no JSON, the model's rotation is not known, a type or a key of
-            the rotary parameters is unknown, one is missing, or layers differ. The message
-            says what is known, and what to pass instead.
+            If the file is not JSON, the model's rotation is unknown, a type or a key of the rotary
+            parameters is unknown or missing, or layers differ. The message suggests a remedy.
 
         See Also
         --------
@@ -442,14 +439,14 @@ class RoPE(checks.CheckedDataclass):
         ... }).head_size
         64
 
-        Models that are not known here need the layout that their code has:
+        Other models need an explicit layout:
 
         >>> RoPE.from_hf_config({
         ...     "model_type": "my_model", "head_dim": 64, "max_position_embeddings": 2048,
         ... }, layout="interleaved").layout
         'interleaved'
 
-        DINOv3 rotates by the centres of patches, in an image from -1 to 1:
+        DINOv3 rotates by the centres of patches, with image coordinates from -1 to 1:
 
         >>> import numpy as np
         >>> from positional_embeddings import grid_positions
@@ -460,10 +457,9 @@ class RoPE(checks.CheckedDataclass):
         >>> rope(np.ones((64, height * width, 6)), positions=centres).shape
         (64, 224, 6)
         """
-        from positional_embeddings.models.hf_config import rope_arguments  # noqa: PLC0415 - below
-
         layer_type, layout = options.pop("layer_type", None), options.pop("layout", None)
-        return cls(**(rope_arguments(config, seq_len, layer_type, layout) | options))
+        arguments = config_readers["rope"](config, seq_len, layer_type, layout)
+        return cls(**(arguments | options))
 
     @classmethod
     def layers_from_hf_config(
@@ -472,49 +468,48 @@ class RoPE(checks.CheckedDataclass):
         seq_len: int | None = None,
         **options: Any,
     ) -> "list[RoPE | None]":
-        """Return the rotary embedding of each layer of a model, None where it has none.
+        """Return the rotary embedding of each layer of a model, or None for layers without one.
 
         Parameters
         ----------
         config : dict or path
-            As for `from_hf_config`, with the number of layers.
+            As in `from_hf_config`, with the number of layers.
         seq_len : int, optional
-            Number of positions in the tables, as for `from_hf_config`.
+            Number of positions in the tables, as in `from_hf_config`.
         **options : Any
             Arguments of `RoPE`, which override the configuration.
 
         Returns
         -------
         list of RoPE or None
-            One a layer. Layers that rotate alike share one; layers that do not rotate, or
-            that have no attention, have None.
+            One per layer. Layers with the same rotation share one object; layers without rotation
+            or attention have None.
 
         Raises
         ------
         TypeError, ValueError
-            The errors of `from_hf_config`, but the one about layers that differ; and if the
-            configuration says neither the number nor the types of the layers.
+            As in `from_hf_config`, except that layers may differ; also if the configuration has
+            neither the number nor the types of the layers.
 
         Examples
         --------
-        SmolLM3 leaves queries and keys of every fourth layer as they are:
+        SmolLM3 does not rotate queries and keys in every fourth layer:
 
         >>> ropes = RoPE.layers_from_hf_config({"model_type": "smollm3", "num_hidden_layers": 8})
         >>> [rope is not None for rope in ropes]
         [True, True, True, False, True, True, True, False]
 
-        Gemma 3 has another base in layers that see the whole sequence:
+        Gemma 3 has another base in layers with full attention:
 
         >>> ropes = RoPE.layers_from_hf_config({"model_type": "gemma3_text"})
         >>> [rope.base for rope in ropes[:6]]
         [10000.0, 10000.0, 10000.0, 10000.0, 10000.0, 1000000.0]
         """
-        from positional_embeddings.models.hf_config import layer_arguments  # noqa: PLC0415 - below
-
-        layers, found = layer_arguments(config, seq_len, options.pop("layout", None))
-        ropes = {layer: cls(**(arguments | options)) for layer, arguments in found.items()}
-        alike = {rope: rope for rope in ropes.values()}
-        return [alike[ropes[layer]] if layer in ropes else None for layer in layers]
+        layout = options.pop("layout", None)
+        layers, arguments = config_readers["layers"](config, seq_len, layout)
+        ropes = {layer: cls(**(values | options)) for layer, values in arguments.items()}
+        shared = {rope: rope for rope in ropes.values()}
+        return [shared[ropes[layer]] if layer in ropes else None for layer in layers]
 
     @property
     def inv_freq(self) -> HostArray:
@@ -524,7 +519,7 @@ class RoPE(checks.CheckedDataclass):
 
     @property
     def attention_factor(self) -> float:
-        """Factor that `scaling` puts on cosine and sine, 1 without."""
+        """Factor of `scaling` on cosine and sine; 1 without `scaling`."""
         return self._tables.factor
 
     @property
@@ -539,8 +534,8 @@ class RoPE(checks.CheckedDataclass):
 
 
 def _checked_shift(delta: Any) -> float:
-    """Return a number of positions, as an int if it is whole, which is exact."""
+    """Check a shift and return it, as an exact int if it is an integer."""
     number = checks.finite_number("delta", delta)
-    if abs(number) > FARTHEST_SHIFT:
+    if abs(number) > MAX_SHIFT:
         raise wrong_value("delta", "be within 2**60 positions", format_value(number))
     return int(number) if number == int(number) else number

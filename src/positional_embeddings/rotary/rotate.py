@@ -1,4 +1,4 @@
-"""Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
+"""Rotation of pairs of features: in one traced expression, in blocks, or by a compiled kernel."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -32,49 +32,50 @@ def apply_rope(
     inverse: bool = False,
     out: ArrayT | None = None,
 ) -> ArrayT:
-    """Rotate the pairs of features by given angles.
+    """Rotate the pairs of features by the angles of tables of cosine and sine.
 
     Parameters
     ----------
     x : array
-        Real floating-point numbers with n features, n even, along `feature_axis`; or
-        complex ones with n/2, each of which is a pair.
+        Real floating-point numbers with an even number n of features along `feature_axis`; or
+        complex ones with n/2 features, one for each pair.
     cos, sin : array
-        Cosine and sine of the angles, such as `RotaryTables` hold: one for each pair
-        along `feature_axis`, and on every other axis the length of `x`, or 1. Tables of one
-        or two axes (and any of length 1) are repeated over the other axes of `x`: the
-        trailing ones if features come first, the leading ones if they come last. If the
-        sequence is not next to the features, give the tables all axes.
+        Cosine and sine of the angles, as in `RotaryTables`: one for each pair along
+        `feature_axis`, and on every other axis the length in `x`, or 1. Tables of one or two axes
+        (and any of length 1) are repeated over the further axes of `x`: the trailing axes if
+        features are first, the leading axes if they are last. Pass tables with all axes if the
+        sequence is not next to the features.
     layout : {"half", "interleaved"}, default "half"
-        Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
-        is a pair in itself.
+        Whether features i and i + n/2 form a pair, or 2i and 2i + 1. Each complex number is a
+        pair.
     rotary_dim : int, optional
-        Number of features that are rotated, the first ones, positive and even; all
-        if None. The others stay as they are. A complex number counts for two.
+        Number of leading features that are rotated, positive and even; all if None. The remaining
+        features are unchanged. A complex number counts as two.
     feature_axis : int, optional
-        Axis of the features in `x`: 0 by default for an array of at most three axes, and to be
-        given for more.
+        Axis of the features in `x`: 0 by default for an array of at most three axes, and required
+        for more.
     inverse : bool, default False
-        Rotate by the opposite angles. Tables with an attention factor (`RoPE.attention_factor`)
-        multiply by it again: divide them by its square, or call ``rope(x, inverse=True)``.
+        Whether to rotate by the opposite angles. Tables with an attention factor
+        (`RoPE.attention_factor`) multiply by it again: divide them by its square, or call
+        ``rope(x, inverse=True)``.
     out : array, optional
-        Array to write the result to, in the shape and dtype of `x`; with `x` itself it is
-        rotated in place. JAX and dask have no arrays that can be written to.
+        Array to write the result to, with the shape and dtype of `x`. It may be `x`, which is then
+        rotated in place. Arrays of JAX and dask are not writable.
 
     Returns
     -------
     array
-        Shape, dtype and order in memory of `x`, or `out`. Half precision is rotated in
-        float32. A compiled kernel is used if there is one, as by ``RoPE(fused=None)``.
+        Shape, dtype and memory order of `x`, or `out`. Half precision is rotated in float32. An
+        available compiled kernel is used, as with ``RoPE(fused=None)``.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of floating-point numbers, the arrays come from
-        different libraries, or `out` has another dtype or cannot be written to.
+        If an argument is not an array of floating-point numbers, the arrays are of different
+        libraries, or `out` has another dtype or is not writable.
     ValueError
-        If `feature_axis` is out of range or left out for more than three axes, `layout` is
-        unknown, `cos` and `sin` do not fit, or `out` has another shape or is read-only.
+        If `feature_axis` is out of range or None for more than three axes, `layout` is unknown, the
+        shapes of `cos` and `sin` do not match, or `out` has another shape or is read-only.
 
     References
     ----------
@@ -82,7 +83,7 @@ def apply_rope(
 
     Examples
     --------
-    Rotated by 90 degrees, the first half of the features becomes the second:
+    A rotation by 90 degrees moves the first half of the features to the second:
 
     >>> import numpy as np
     >>> x = np.asarray([[1.0, 2.0], [0.0, 0.0]])
@@ -90,7 +91,7 @@ def apply_rope(
     array([[0., 0.],
            [1., 2.]])
 
-    Tables of all positions, as other libraries keep them, are gathered by position:
+    Tables of all positions, as in other libraries, are indexed by position:
 
     >>> table = np.arange(20.0).reshape(10, 2)  # (max_position, rotary_dim / 2)
     >>> ids = np.asarray([[0, 1, 2], [5, 6, 7]])  # (batch, seq)
@@ -118,7 +119,7 @@ def apply_rope(
 
 
 class RotaryOptions(NamedTuple):
-    """What `apply_rope` was asked for, with the names that a `RoPE` has."""
+    """Options of `apply_rope`, with the names of the fields of `RoPE`."""
 
     layout: str
     rotary_dim: int | None
@@ -127,18 +128,18 @@ class RotaryOptions(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """How tables fit `x`."""
+    """Indices that give tables the axes of `x`."""
 
-    feature: int  # the axis of `x`
-    cos_index: Any  # gives the table all axes of `x`
+    feature: int  # axis of `x`
+    cos_index: Any
     sin_index: Any
-    shape: tuple[int, ...] | None  # that both broadcast to, if theirs are not the same
+    shape: tuple[int, ...] | None  # broadcast shape of the tables, None if they have one shape
 
 
 def _alignment(
     x: Array, cos: Array, sin: Array, options: RotaryOptions, backend: Backend
 ) -> Alignment:
-    """Check dtypes and shapes, and return where the features are, and how the tables fit."""
+    """Check dtypes and shapes, and return the alignment of the tables."""
     checks.floating(backend.xp, x=x)
     checks.real_floating(backend.xp, cos=cos, sin=sin)
     (feature_axis,) = axes.resolve_axes({"feature_axis": options.feature_axis}, x)
@@ -154,15 +155,15 @@ def _alignment(
     cos_index, cos_shape = _align_table("cos", tuple(cos.shape), shape, axis)
     sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
     differ = any(map(checks.lengths_differ, cos_shape, sin_shape))
-    both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
-    return Alignment(axis, cos_index, sin_index, both if differ else None)
+    common_shape = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
+    return Alignment(axis, cos_index, sin_index, common_shape if differ else None)
 
 
 def _align_tables(
     cos: Array, sin: Array, alignment: Alignment, backend: Backend, out: Array
 ) -> tuple[Array, Array]:
-    """Return tables with the axes of `x`, in the dtype that it is rotated in."""
-    # What is written to `out` must not change what is still to be read of them.
+    """Return tables with the axes of `x`, in its compute dtype."""
+    # Writing to `out` must not change the tables.
     copy = out is not None and (backend.shares_memory(out, cos) or backend.shares_memory(out, sin))
     cos = cos if alignment.cos_index is ... else cos[alignment.cos_index]
     sin = sin if alignment.sin_index is ... else sin[alignment.sin_index]
@@ -177,21 +178,22 @@ def _align_tables(
 def _align_table(
     name: str, shape: tuple[Any, ...], x_shape: tuple[Any, ...], axis: int
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return the index that gives a table the axes of the pairs that it lacks, and its shape then.
+    """Return the index that gives a table the axes of the pairs, and the shape of the result.
 
-    They are put on the side away from the features. The index is `...` if no axis is lacking.
+    Missing axes are inserted on the side away from the features. The index is `...` if there are
+    none.
     """
-    lacking, aligned = len(x_shape) - len(shape), shape
+    missing, aligned = len(x_shape) - len(shape), shape
     index: Any = ...
-    if lacking > 0 and sum(n != 1 for n in shape) > 2:
-        # Which axis of `x` the third one belongs to would be a guess.
+    if missing > 0 and sum(n != 1 for n in shape) > 2:
+        # The axis of `x` for the third axis is ambiguous.
         requirement = f"have at most 2 axes that are not 1, or all {len(x_shape)} of `x`"
         actual = f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]"
         raise wrong_value(name, requirement, actual)
-    if lacking > 0 and shape and axis == 0:
-        aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
-    elif lacking > 0 and shape and axis == len(x_shape) - 1:
-        aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
+    if missing > 0 and shape and axis == 0:
+        aligned, index = (*shape, *[1] * missing), (..., *[None] * missing)
+    elif missing > 0 and shape and axis == len(x_shape) - 1:
+        aligned, index = (*[1] * missing, *shape), (*[None] * missing, ...)
     pairs = x_shape[axis]
     meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
     are_last = axis == 0 and bool(shape) and shape[-1] * 2 == x_shape[-1]
@@ -202,68 +204,68 @@ def _align_table(
     return index, aligned
 
 
-# What rotates `x` into `out`: called with x, cos, sin, out, the `RotationPlan`, and the sign of the
-# angles, -1 to rotate back. The tables have the axes of x, and `out` may be x.
+# A function of x, cos, sin, out, the `RotationPlan`, and the sign of the angles (-1 for the
+# inverse). It writes the rotated `x` to `out`, which may be `x`. The tables have the axes of `x`.
 RotationKernel = Callable[..., None]
 
 
 class RotationPlan(NamedTuple):
-    """How a call rotates: what its arrays tell by their dtypes, shapes and strides."""
+    """Plan of a rotation, which depends on the dtypes, shapes and strides of its arrays."""
 
     backend: Backend
     axis: int  # of the features
     layout: str
-    kernel: RotationKernel | None  # None if the result cannot be written part by part
-    x_axes: Any = None  # of a `RoPE`, the `axes.InputAxes`
+    kernel: RotationKernel | None  # None if arrays are immutable
+    x_axes: Any = None  # `axes.InputAxes` of a `RoPE`
 
 
-# Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
+# Pairs per block: a block fits a core's cache, or amortizes a kernel launch.
 HOST_BLOCK_PAIRS = 2**14
 ACCELERATOR_BLOCK_PAIRS = 2**22
-# Up to this size, products of whole arrays with doubled tables are faster than of halves.
+# Up to this size, products of full arrays with full-width tables are faster than of halves.
 MAX_FULL_WIDTH_SIZE = 2**16
-# From this size on a result is written past the caches, which cannot hold both it and `x`.
+# From this size on, stores bypass the caches, which cannot hold both `x` and the result.
 STREAMED_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
 
 
 def check_installed() -> None:
-    """Check that a library with a kernel is installed."""
+    """Check that numba or CuPy is installed."""
     if find_spec("numba") is None and find_spec("cupy") is None:
         message = f"`fused=True` needs {_NUMBA} or {_CUPY}; neither is installed."
         raise ImportError(message)
 
 
 def plan_rotation(
-    axis: int, options: Any, backend: Backend, x: Array, out: Array, *others: Array
+    axis: int, options: Any, backend: Backend, x: Array, out: Array, *inputs: Array
 ) -> RotationPlan:
-    """Check `out`, and return how a call rotates, whose other arrays have been checked.
+    """Check `out`, and return the plan of a call, whose further inputs have been checked.
 
-    The options are a `RoPE` or `RotaryOptions`; the others are tables or positions.
+    The options are a `RoPE` or `RotaryOptions`; the inputs are tables or positions.
     """
     if out is not None:
         checks.output(out, x, backend)
-    kernel = choose_kernel(x, axis, options, backend, *others, out=out)
+    kernel = choose_kernel(x, axis, options, backend, *inputs, out=out)
     return RotationPlan(backend, axis, options.layout, kernel)
 
 
 def choose_kernel(
-    x: Array, axis: int, options: Any, backend: Backend, *others: Array, out: Array = None
+    x: Array, axis: int, options: Any, backend: Backend, *inputs: Array, out: Array = None
 ) -> RotationKernel | None:
-    """Return what rotates an array fastest, None if its result cannot be written part by part.
+    """Return the fastest kernel for an array, or None if its library has no in-place assignment.
 
-    The result depends on the others, too: the tables, or what they are made of.
+    The inputs are the tables or their positions.
     """
     if kernel := compiled_kernel_for(x, backend, out, fused=options.fused):
         return kernel
-    if not backend.supports_inplace(x, *others):
+    if not backend.supports_inplace(x, *inputs):
         return None
     if dtypes.is_complex(x.dtype):
         return _rotate_complex
-    is_whole = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
-    is_few = backend.computes_in_blocks and 0 < x.size <= MAX_FULL_WIDTH_SIZE
-    if is_few and is_whole and x.dtype in (np.float32, np.float64):
+    rotates_all = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
+    is_small = backend.computes_in_blocks and 0 < x.size <= MAX_FULL_WIDTH_SIZE
+    if is_small and rotates_all and x.dtype in (np.float32, np.float64):
         return rotate_full_width
     return _rotate_blocks
 
@@ -271,26 +273,27 @@ def choose_kernel(
 def compiled_kernel_for(
     x: Array, backend: Backend, out: Array = None, *, fused: bool | None = None
 ) -> RotationKernel | None:
-    """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
+    """Return the compiled kernel for `x` and `out`, or None.
 
-    None if `fused` is False. If it is True there must be one, except for complex numbers.
+    If `fused` is True, a missing kernel is an error, except for complex numbers.
     """
     if fused is False:
         return None
-    kernel, unfit = _kernel_of(x, backend), x
+    kernel, unsupported = _kernel_of(x, backend), x
     if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, backend)):
-        kernel, unfit = None, out
-    if kernel is None and fused and not dtypes.is_complex(unfit.dtype):
+        kernel, unsupported = None, out
+    if kernel is None and fused and not dtypes.is_complex(unsupported.dtype):
         if backend.rotation_kernel == "numba" and find_spec("numba") is None:
             message = f"`fused=True` needs {_NUMBA}, which is not installed."
             raise ImportError(message)
         message = (
             "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and float64, "
             "and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, "
-            f"got {type_name(unfit)} of {unfit.dtype}; fused=None rotates it without one."
+            f"got {type_name(unsupported)} of {unsupported.dtype}; "
+            "fused=None rotates it without one."
         )
         raise TypeError(message)
-    # In place, a cache has what is written.
+    # In place, the lines to write are cached.
     if kernel and out is not x and backend.computes_in_blocks and x.nbytes >= STREAMED_BYTES:
         return partial(kernel, stream=True)
     return kernel
@@ -300,14 +303,14 @@ def _kernel_of(x: Array, backend: Backend) -> RotationKernel | None:
     if backend.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
         return numpy_kernel(x.dtype)
     is_cupy = backend.rotation_kernel == "cupy"
-    rotates = is_cupy and dtypes.dtype_name(x.dtype) in cupy_kernel.DTYPES
-    return cupy_kernel.rotate_cupy if rotates else None
+    is_supported = is_cupy and dtypes.dtype_name(x.dtype) in cupy_kernel.DTYPES
+    return cupy_kernel.rotate_cupy if is_supported else None
 
 
 @cache
 @finished_before_forks
 def numpy_kernel(dtype: Dtype) -> RotationKernel | None:
-    """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
+    """Return the numba kernel for a dtype, or None."""
     try:
         import positional_embeddings.rotary.kernels.numba_kernel as kernel  # noqa: PLC0415 - slow
     except ImportError:
@@ -325,27 +328,26 @@ def rotate(
     divisor: float = 1.0,
     out: Array = None,
 ) -> ArrayT:
-    """Rotate the first pairs of `x`, as many as the tables have.
+    """Rotate the leading pairs of `x` by tables that broadcast against them.
 
-    The tables broadcast against the pairs, and are divided by `divisor`. `out` has been checked; it
-    may be `x`, but shares no memory with the tables. Only `rotate_full_width` takes tables of full
-    width.
+    The tables are divided by `divisor`. `out` has been checked; it may be `x`, but shares no memory
+    with the tables. Only `rotate_full_width` takes full-width tables.
     """
     backend, axis, layout, kernel, _ = plan
     with backend.compute_context(x):
         if divisor != 1:
             cos, sin = cos / divisor, sin / divisor
         if kernel is None:
-            rotate_whole = _rotate_chunks if backend.is_chunked else _rotate_traced
-            result = rotate_whole(x, cos, -sin if inverse else sin, axis, layout, backend)
+            rotate_array = _rotate_chunks if backend.is_chunked else _rotate_traced
+            result = rotate_array(x, cos, -sin if inverse else sin, axis, layout, backend)
         else:
             is_new = out is None or backend.shares_memory(out, x)
             result = backend.xp.empty_like(x) if is_new else out
             kernel(x, cos, sin, result, plan, -1 if inverse else 1)
-            rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
+            rotated = 2 * cos.shape[axis]  # `_rotate_complex` copies the remainder itself
             if rotated < x.shape[axis] and result is not x:
-                others = (*(slice(None),) * axis, slice(rotated, None), ...)
-                result[others] = x[others]
+                remainder = (*(slice(None),) * axis, slice(rotated, None), ...)
+                result[remainder] = x[remainder]
         if out is None or out is result:
             return result  # type: ignore[no-any-return]
         out[...] = result
@@ -355,16 +357,15 @@ def rotate(
 def rotate_full_width(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
-    """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
+    """Rotate small arrays in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
-    Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
-    doubled here.
+    NumPy multiplies full arrays faster than halves. Tables may have half or full width.
     """
     axis = plan.axis
     if cos.shape[axis] < x.shape[axis]:
         cos, sin = full_width_tables(cos, sin, axis)
-    before, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = (*before, slice(None, half)), (*before, slice(half, None))
+    leading, half = (slice(None),) * axis, x.shape[axis] // 2
+    first, second = (*leading, slice(None, half)), (*leading, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
     swapped *= sin
     np.multiply(x, cos, out=out)
@@ -375,7 +376,7 @@ def rotate_full_width(
 
 
 def full_width_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
-    """Return tables for all features of the half layout: [cos, cos] and [-sin, sin]."""
+    """Return the full-width tables of the half layout: [cos, cos] and [-sin, sin]."""
     return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
 
 
@@ -383,42 +384,42 @@ def _rotate_complex(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
     backend, axis = plan.backend, plan.axis
-    part, rest = layouts.cut_along(x, axis, cos.shape[axis])
-    to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
+    rotated, remainder = layouts.split_at(x, axis, cos.shape[axis])
+    out_rotated, out_remainder = layouts.split_at(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sign * sin, x.dtype, backend.xp)
     if backend.supports_out:
-        backend.xp.multiply(part, phasors, out=to)
+        backend.xp.multiply(rotated, phasors, out=out_rotated)
     else:
-        to[...] = part * phasors
-    if rest is not None:
-        to_rest[...] = rest
+        out_rotated[...] = rotated * phasors
+    if remainder is not None:
+        out_remainder[...] = remainder
 
 
 def _rotate_blocks(
     x: Array, cos: Array, sin: Array, out: Array, plan: RotationPlan, sign: int
 ) -> None:
-    """Rotate real pairs, a block of them at a time; back, by exchanging the numbers of a pair."""
+    """Rotate real pairs block by block; the inverse swaps the features of each pair."""
     backend, axis, layout, *_ = plan
-    pairs, before = cos.shape[axis], None
+    pairs, previous = cos.shape[axis], None
     parts = [half for a in (x, out) for half in split_pairs(a, axis, layout, pairs)]
     if sign < 0:
         parts = [parts[1], parts[0], parts[3], parts[2]]
     for block, table_block in _blocks(x, cos, axis, backend):
-        first, second, to_first, to_second = [part[block] for part in parts]
-        if (table_block, first.shape) != before:
+        first, second, out_first, out_second = [part[block] for part in parts]
+        if (table_block, first.shape) != previous:
             c, s = (_repeated(table[table_block], first, backend) for table in (cos, sin))
-            before = table_block, first.shape
+            previous = table_block, first.shape
         first, second = (backend.astype(part, c.dtype) for part in (first, second))
         rotated_first = first * c
         rotated_first -= second * s
         rotated_second = second * c
         rotated_second += first * s
-        to_first[...] = rotated_first
-        to_second[...] = rotated_second
+        out_first[...] = rotated_first
+        out_second[...] = rotated_second
 
 
 def _repeated(table: Array, block: Array, backend: Backend) -> Array:
-    """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
+    """Repeat a table over its block, as NumPy broadcasts slowly along short rows."""
     if table.shape == block.shape or not backend.computes_in_blocks:
         return table
     repeated = np.empty_like(block, dtype=table.dtype)
@@ -431,53 +432,52 @@ def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Array:
 
 
 def _blocks(x: Array, table: Array, axis: int, backend: Backend) -> Iterator[tuple[Any, Any]]:
-    """Yield where the blocks of pairs of `x` are, and where the table has their angles.
+    """Yield the index of each block of pairs of `x`, and the index of its angles in the table.
 
-    Within a block they follow the order of memory, and blocks that need the same part
-    of the table come one after another.
+    A block follows the memory order. Blocks with the same angles are consecutive.
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
-    most = HOST_BLOCK_PAIRS
-    if prod(shape) > most and not backend.is_on_host(x):
-        most = ACCELERATOR_BLOCK_PAIRS
-    if prod(shape) <= most:
+    max_pairs = HOST_BLOCK_PAIRS
+    if prod(shape) > max_pairs and not backend.is_on_host(x):
+        max_pairs = ACCELERATOR_BLOCK_PAIRS
+    if prod(shape) <= max_pairs:
         yield (...,), ...
         return
     strides = backend.strides(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
-    lengths = blocks.block_lengths(shape, order, most)
+    lengths = blocks.block_lengths(shape, order, max_pairs)
     order.sort(key=lambda a: table.shape[a] == 1)
     for parts in product(*(blocks.cuts(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
         block = tuple(part_of[a] for a in range(len(shape)))
-        ones = [n == 1 for n in table.shape]
-        yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
+        lengths_and_parts = zip(table.shape, block, strict=True)
+        yield block, tuple(slice(0, 1) if n == 1 else part for n, part in lengths_and_parts)
 
 
 def _rotate_chunks(
     x: Array, cos: Array, sin: Array, axis: int, layout: str, backend: Backend
 ) -> Array:
-    """Rotate each chunk in one task; the features become one chunk."""
-    chunks = backend.chunks(x)
-    others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
-    if not all(checks.is_static(n) for lengths in others.values() for n in lengths):
+    """Rotate each chunk in one task, after merging the chunks of the features."""
+    x_chunks = enumerate(backend.chunks(x))
+    chunks = {a: lengths for a, lengths in x_chunks if a != axis and cos.shape[a] != 1}
+    if not all(checks.is_static(n) for lengths in chunks.values() for n in lengths):
         return _rotate_traced(x, cos, sin, axis, layout, backend)
     x = backend.rechunk(x, {axis: (x.shape[axis],)})
-    others[axis] = (cos.shape[axis],)
-    tables = [backend.rechunk(table, others) for table in (cos, sin)]
+    chunks[axis] = (cos.shape[axis],)
+    tables = [backend.rechunk(table, chunks) for table in (cos, sin)]
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
     options = {"chunks": backend.chunks(x), "dtype": x.dtype, "name": "rotate"}
     return backend.map_chunks(rotate_chunk, x, *tables, **options)
 
 
 def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Array:
-    """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
+    """Rotate a chunk, a NumPy or CuPy array; the tables may be NumPy arrays."""
     backend = get_backend(x=x)
     with backend.compute_context(x):
-        as_x = {"dtype": backend.dtype, "device": backend.device}
-        cos, sin = (backend.xp.asarray(table, **as_x) for table in (cos, sin))
+        placement = {"dtype": backend.dtype, "device": backend.device}
+        cos, sin = (backend.xp.asarray(table, **placement) for table in (cos, sin))
     options = RotaryOptions(layout, 2 * cos.shape[axis], axis)
     kernel = choose_kernel(x, axis, options, backend, cos, sin)
     return rotate(x, cos, sin, RotationPlan(backend, axis, layout, kernel))
@@ -486,15 +486,15 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
 def _rotate_traced(
     x: Array, cos: Array, sin: Array, axis: int, layout: str, backend: Backend
 ) -> Array:
-    """Rotate everything in one expression, which JAX and dask fuse."""
+    """Rotate an array in one expression, which JAX and dask fuse."""
     xp, pairs = backend.xp, cos.shape[axis]
     is_complex = dtypes.is_complex(x.dtype)
-    rotated, rest = layouts.cut_along(x, axis, pairs if is_complex else 2 * pairs)
+    rotated, remainder = layouts.split_at(x, axis, pairs if is_complex else 2 * pairs)
     if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
-        wide = backend.astype(rotated, cos.dtype)
-        first, second = split_pairs(wide, axis, layout, pairs)
-        both = first * cos - second * sin, second * cos + first * sin
-        rotated = backend.astype(join_pairs(*both, axis, layout, xp), x.dtype)
-    return rotated if rest is None else xp.concat([rotated, rest], axis=axis)
+        upcast = backend.astype(rotated, cos.dtype)
+        first, second = split_pairs(upcast, axis, layout, pairs)
+        rotated_pair = first * cos - second * sin, second * cos + first * sin
+        rotated = backend.astype(join_pairs(*rotated_pair, axis, layout, xp), x.dtype)
+    return rotated if remainder is None else xp.concat([rotated, remainder], axis=axis)

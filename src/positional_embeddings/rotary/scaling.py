@@ -1,8 +1,8 @@
 """Scaling of rotary frequencies, for contexts longer than in training.
 
-Each scaling is a frozen dataclass and a function of the number of rotated features, the
-base and the length of the sequence. It returns the frequencies in radians per position, a
-float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine and sine.
+Each scaling is a frozen dataclass. As a function of the number of rotated features, the base and
+the sequence length it returns the frequencies in radians per position, a float64 NumPy array
+(dim / 2,), and the attention factor, which multiplies cosine and sine.
 """
 
 import math
@@ -21,14 +21,14 @@ Scaled = tuple[HostArray, float]
 
 
 class Scaling(Protocol):
-    """The function that `RoPE` expects for its `scaling`."""
+    """Signature of the `scaling` of a `RoPE`."""
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies in radians per position, and the attention factor."""
 
 
 def _zero_or_positive(name: str, value: Array) -> float:
-    """Check a positive number, or 0, which counts as not given."""
+    """Check a positive number or 0 and return it."""
     return checks.finite_number(name, value) and checks.positive_number(name, value)
 
 
@@ -36,7 +36,7 @@ _positive_numbers = partial(checks.sequence_of, check=checks.positive_number, re
 
 
 def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
-    """Return the frequencies of a model without scaling, after checking all arguments."""
+    """Check all arguments and return the frequencies without scaling."""
     frequencies: HostArray = inverse_frequencies(dim, base)
     checks.feature_count("dim", dim, even=True)
     checks.position_count("seq_len", seq_len)
@@ -45,7 +45,7 @@ def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
 
 @dataclass(frozen=True)
 class LinearScaling(checks.CheckedDataclass):
-    """Position interpolation: every frequency is divided by a factor.
+    """Position interpolation, which divides every frequency by a factor.
 
     Parameters
     ----------
@@ -72,13 +72,12 @@ class LinearScaling(checks.CheckedDataclass):
 
 @dataclass(frozen=True)
 class NTKScaling(checks.CheckedDataclass):
-    """NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
+    """NTK-aware scaling: a larger base, which does not change the highest frequency.
 
     Parameters
     ----------
     factor : float
-        Ratio of the new context length to the old one, positive; the lowest frequency is
-        divided by it.
+        Ratio of the new context length to the old one, positive; divisor of the lowest frequency.
 
     References
     ----------
@@ -100,19 +99,19 @@ class NTKScaling(checks.CheckedDataclass):
 
 @dataclass(frozen=True)
 class DynamicNTKScaling(checks.CheckedDataclass):
-    """NTK-aware scaling that grows with the sequence, from the training length on.
+    """NTK-aware scaling that grows with the sequence beyond the training length.
 
     Parameters
     ----------
     factor : float
-        How fast it grows, positive: a sequence n times as long as in training is scaled
-        by ``factor * n - (factor - 1)``.
+        Growth rate, positive: a sequence of n times the training length is scaled by
+        ``factor * n - (factor - 1)``.
     original_max_position : int
         Sequence length in training, positive.
 
     References
     ----------
-    Peng et al. (2024), YaRN, section 3.3; as in the library transformers.
+    Peng et al. (2024), YaRN, section 3.3; the code of transformers.
 
     Examples
     --------
@@ -132,7 +131,7 @@ class DynamicNTKScaling(checks.CheckedDataclass):
 
 
 def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> HostArray:
-    """Return frequencies of the base that divides the lowest one by a factor."""
+    """Return the frequencies of a larger base, with the lowest one divided by `factor`."""
     dim = 2 * _unscaled(dim, base, seq_len).size
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
@@ -145,20 +144,20 @@ def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> H
 
 @dataclass(frozen=True)
 class ProportionalScaling(checks.CheckedDataclass):
-    """The highest frequencies of all features; the others are zero.
+    """Proportional scaling, which sets all but the highest frequencies to zero.
 
-    Unlike a smaller `rotary_dim`, it keeps the frequencies of the whole head.
+    Unlike a smaller `rotary_dim`, it does not change the highest frequencies.
 
     Parameters
     ----------
     partial_rotary_factor : float
-        Share of the frequencies that are not zero, above 0 and at most 1.
+        Fraction of the frequencies that are not zero, above 0 and at most 1.
     factor : float, default 1.0
         Divisor of the frequencies, positive.
 
     References
     ----------
-    The type "proportional" of the library transformers.
+    The type "proportional" of transformers.
 
     Examples
     --------
@@ -183,7 +182,7 @@ class ProportionalScaling(checks.CheckedDataclass):
 
 @dataclass(frozen=True)
 class YaRNScaling(checks.CheckedDataclass):
-    """YaRN: low frequencies are divided by a factor, high ones kept.
+    """YaRN, which divides low frequencies by a factor and does not change high ones.
 
     Parameters
     ----------
@@ -192,18 +191,17 @@ class YaRNScaling(checks.CheckedDataclass):
     original_max_position : int
         Sequence length in training, positive.
     beta_fast, beta_slow : float, default 32 and 1
-        Frequencies with more than `beta_fast` cycles in the training length are kept,
-        those with fewer than `beta_slow` divided, those between interpolated.
+        Frequencies with more than `beta_fast` cycles in the training length are unchanged.
+        Frequencies with fewer than `beta_slow` are divided, and the rest are interpolated.
     attention_factor : float, optional
         Factor on cosine and sine; if None, ``0.1 * ln(factor) + 1``.
     mscale, mscale_all_dim : float, optional
-        If both are given and not 0, the factor is instead the ratio of
+        If neither is None or 0, the attention factor is the ratio of
         ``0.1 * mscale * ln(factor) + 1`` for the two, as in DeepSeek's models. Models with
         `mscale_all_dim` also multiply their scores: the `scale` of their attention is
         ``(0.1 * mscale_all_dim * ln(factor) + 1)**2 / sqrt(head)``.
     truncate : bool, default True
-        Round the indices of the frequencies that `beta_fast` and `beta_slow` stand for,
-        down and up.
+        Whether to round the index of the frequency of `beta_fast` down and of `beta_slow` up.
 
     References
     ----------
@@ -227,8 +225,8 @@ class YaRNScaling(checks.CheckedDataclass):
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor."""
-        kept = _unscaled(dim, base, seq_len)
-        dim = 2 * kept.size
+        frequencies = _unscaled(dim, base, seq_len)
+        dim = 2 * frequencies.size
         if not base > 1:
             raise wrong_value("base", "be above 1 for YaRN", base)
         low, high = self._index(self.beta_fast, dim, base), self._index(self.beta_slow, dim, base)
@@ -237,12 +235,13 @@ class YaRNScaling(checks.CheckedDataclass):
         low, high = max(low, 0), min(high, dim - 1)
         if low == high:
             high += 0.001
-        divided = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
-        return kept / self.factor * divided + kept * (1 - divided), self._attention_factor()
+        ramp = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
+        scaled = frequencies / self.factor * ramp + frequencies * (1 - ramp)
+        return scaled, self._attention_factor()
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
-        """Return the real index of the frequency with these cycles in the training length."""
-        # Of the wavelength, which may itself be too large or too small for a float.
+        """Return the real index of the frequency with `cycles` in the training length."""
+        # The logarithm of the wavelength, which may overflow or underflow.
         logarithm = math.log(self.original_max_position / (2 * math.pi)) - math.log(cycles)
         return dim * logarithm / (2 * math.log(base))
 
@@ -269,9 +268,9 @@ class Llama3Scaling(checks.CheckedDataclass):
     factor : float
         Divisor of low frequencies, positive.
     low_freq_factor, high_freq_factor : float
-        Frequencies with fewer than `low_freq_factor` cycles in the training length are
-        divided, those with more than `high_freq_factor` kept, those between interpolated;
-        positive, the second not below the first.
+        Frequencies with fewer than `low_freq_factor` cycles in the training length are divided.
+        Frequencies with more than `high_freq_factor` are unchanged, and the rest are interpolated.
+        Positive, and the second not below the first.
     original_max_position : int
         Sequence length in training, positive.
 
@@ -301,13 +300,13 @@ class Llama3Scaling(checks.CheckedDataclass):
         """Return frequencies (dim / 2,) and the attention factor 1."""
         frequencies = _unscaled(dim, base, seq_len)
         cycles = self.original_max_position * frequencies / (2 * math.pi)
-        kept = np.interp(cycles, [self.low_freq_factor, self.high_freq_factor], [0.0, 1.0])
-        return frequencies * kept + frequencies / self.factor * (1 - kept), 1.0
+        ramp = np.interp(cycles, [self.low_freq_factor, self.high_freq_factor], [0.0, 1.0])
+        return frequencies * ramp + frequencies / self.factor * (1 - ramp), 1.0
 
 
 @dataclass(frozen=True)
 class LongRoPEScaling(checks.CheckedDataclass):
-    """LongRoPE: each frequency has a divisor of its own, for short and for long contexts.
+    """LongRoPE, with a divisor of each frequency, for short and for long contexts.
 
     Parameters
     ----------
@@ -317,10 +316,10 @@ class LongRoPEScaling(checks.CheckedDataclass):
     original_max_position : int
         Sequence length in training, positive.
     factor : float, optional
-        Ratio of the new context length to the old one, from which the factor on cosine
-        and sine follows; if None, the ratio of the sequence length to that in training.
+        Ratio of the new context length to the old one, which determines the factor on cosine and
+        sine; if None, the ratio of the sequence length to the training length.
     attention_factor : float, optional
-        Factor on cosine and sine; if None, it follows from `factor`.
+        Factor on cosine and sine; if None, computed from `factor`.
 
     References
     ----------
@@ -362,7 +361,7 @@ class LongRoPEScaling(checks.CheckedDataclass):
 
 
 def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
-    """Return the frequencies and the attention factor that a scaling returned."""
+    """Check the result of a scaling and return its frequencies and attention factor."""
     try:
         frequencies, factor = scaled
         numbers = [float(frequency) for frequency in frequencies]
@@ -398,7 +397,7 @@ def _scaled_frequencies(
     return checked_scaling(scaled, dim)
 
 
-# By their names in configurations of Hugging Face.
+# By the names in configurations of Hugging Face.
 SCALINGS: dict[str, Any] = {
     "linear": LinearScaling,
     "ntk": NTKScaling,

@@ -1,4 +1,4 @@
-"""Cosine and sine of a step's positions, made once for the queries and keys of all layers."""
+"""Cosine and sine at the positions of a step, shared by the queries and keys of all layers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,17 +22,17 @@ from positional_embeddings.rotary.rotate import (
 
 @dataclass(frozen=True, eq=False)
 class RotaryTables(ArrayDataclass):
-    """Cosine and sine at some positions, by which queries and keys of many layers are rotated.
+    """Cosine and sine at the positions of a step, for the queries and keys of all layers.
 
-    ``RoPE.tables`` makes them, once for each step of a model.
+    ``RoPE.tables`` returns them.
 
     Parameters
     ----------
     rope : RoPE
-        Its layout, partial dimension and axes are those of what is rotated.
+        The layer, with the layout, rotated features and axes of the queries and keys.
     cos_sin : array, shape (2, pairs, ...)
-        Cosine and sine of each rotated pair, at the positions that follow. An array of NumPy is
-        copied.
+        Cosine and sine of each rotated pair; the further axes are the axes of the positions. A
+        NumPy array is copied.
 
     Examples
     --------
@@ -47,12 +47,12 @@ class RotaryTables(ArrayDataclass):
 
     rope: Any
     cos_sin: Any = array_field()
-    # By the forms of arrays of NumPy or CuPy what rotates them, by these tables.
+    # Plans and aligned tables, by the `call_key` of NumPy or CuPy arrays.
     _plans: dict[Any, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = self.cos_sin
-        if type(tables) is np.ndarray:  # of which plans have copies
+        if type(tables) is np.ndarray:  # plans copy its values
             tables = frozen_copy(tables)
         checks.set_fields(self, cos_sin=tables, _plans={})
 
@@ -62,7 +62,7 @@ class RotaryTables(ArrayDataclass):
 
     @property
     def cos(self) -> Any:
-        """Cosines (pairs, ...), or (..., pairs) if features come after positions in the rope."""
+        """Cosines (pairs, ...), or (..., pairs) if features are last in the rope."""
         return self._with_features(0, get_backend(tables=self.cos_sin).xp)
 
     @property
@@ -78,20 +78,20 @@ class RotaryTables(ArrayDataclass):
         x : array
             As in a call of the rope.
         inverse : bool, default False
-            Rotate back what was rotated before.
+            Whether to rotate by the opposite angles.
         out : array, optional
             Array to write the result to, as in a call of the rope.
 
         Returns
         -------
         array
-            Shape, dtype and order in memory of `x`, or `out`.
+            Shape, dtype and memory order of `x`, or `out`.
 
         Raises
         ------
         TypeError, ValueError
-            The errors of calling the rope; if the tables are of a narrower dtype than `x` is
-            rotated in.
+            As in a call of the rope; also if the tables have a narrower dtype than the compute
+            dtype of `x`.
         """
         inverse = checks.boolean("inverse", inverse)
         divisor = self.rope.attention_factor**2 if inverse else 1.0
@@ -99,9 +99,9 @@ class RotaryTables(ArrayDataclass):
         return rotate(x, cos, sin, plan, inverse=inverse, divisor=divisor, out=out)
 
     def _prepare(self, x: Array, out: Array = None) -> tuple[Any, Array, Array]:
-        """Check an array, and return how arrays of its form are rotated, and by what."""
+        """Check an array, and return its plan and its tables."""
         key = call_key(x, out)
-        if prepared := self._plans.get(key):  # which another thread may drop
+        if prepared := self._plans.get(key):  # another thread may delete it after the call
             return prepared  # type: ignore[no-any-return]
         tables = self.cos_sin
         backend = get_backend(x=x, tables=tables, **drop_none(out=out))
@@ -113,13 +113,13 @@ class RotaryTables(ArrayDataclass):
             cos, sin = align_tables(tables, x_axes, backend)
         if plan.kernel is rotate_full_width:
             cos, sin = full_width_tables(cos, sin, x_axes.feature)
-        # What CuPy copies stays with the stream that copied it.
+        # Copies in CuPy belong to the stream that made them.
         if backend.has_host_arrays or tables is self.cos_sin:
             remember(self._plans, key, (plan, cos, sin))
         return plan, cos, sin
 
     def _input_axes(self, x: Array, backend: Backend) -> axes.InputAxes:
-        """Check an array, and return where the features and the positions of the tables are."""
+        """Check an array, and return its axes of features and positions."""
         x_axes = axes.input_axes(x, backend, self.rope, "head_size", complex_pairs=True)
         if backend.dtype != self.cos_sin.dtype and backend.dtype == backend.xp.float64:
             actual = dtypes.dtype_name(x.dtype)
@@ -129,7 +129,7 @@ class RotaryTables(ArrayDataclass):
         heads = axes.repeats_of_positions(shape, x_axes)
         return x_axes.with_positions(shape, "positions", heads)
 
-    def _with_features(self, which: int, xp: Namespace) -> Array:
-        table = self.cos_sin[which, ...]
-        last = (*range(1, table.ndim), 0)
-        return xp.permute_dims(table, last) if axes.has_features_last(self.rope) else table
+    def _with_features(self, index: int, xp: Namespace) -> Array:
+        table = self.cos_sin[index, ...]
+        order = (*range(1, table.ndim), 0)
+        return xp.permute_dims(table, order) if axes.has_features_last(self.rope) else table

@@ -1,4 +1,4 @@
-"""xPos: factors on rotated queries and keys by which scores decay with distance."""
+"""xPos: factors on rotated queries and keys that make scores decay with distance."""
 
 from typing import Any
 
@@ -17,29 +17,28 @@ def xpos_scale(
     gamma: float = 0.4,
     dtype: Dtype | None = None,
 ) -> Any:
-    r"""Return the factors with which scores of xPos decay with distance.
+    r"""Return the factors of xPos, which make scores decay with distance.
 
-    Queries are multiplied and keys divided by them, with the same `center`, when they are
-    rotated: ``apply_rope(q, cos * scale, sin * scale)`` and
-    ``apply_rope(k, cos / scale, sin / scale)``.
+    Multiply the rotated queries and divide the rotated keys by the factors, with the same `center`:
+    ``apply_rope(q, cos * scale, sin * scale)`` and ``apply_rope(k, cos / scale, sin / scale)``.
 
     Parameters
     ----------
     positions : array
-        Integer or real positions of any shape; half precision is limited as by
-        `sinusoidal_encoding`.
+        Integer or real positions of any shape, with the limits of `sinusoidal_encoding` for half
+        precision.
     dim : int
         Number of rotated features, positive and even, at most 2**20.
     scale_base : float, default 512
         Distance :math:`s` over which a pair decays by its base, positive.
     center : float, default 0.0
-        Position :math:`c` whose factor is 1. The middle of the sequence keeps the
-        factors close to 1.
+        Position :math:`c` with the factor 1. The middle of the sequence keeps the factors close
+        to 1.
     gamma : float, default 0.4
-        Keeps the base of the first pair above zero, positive.
+        Positive offset, so that the base of the first pair is above zero.
     dtype : dtype, optional
-        Real floating-point dtype of the result; by default the dtype of real positions, and
-        the library's default for integer ones.
+        Real floating-point dtype of the result. If None, the dtype of real positions, or the
+        library's default for integers.
 
     Returns
     -------
@@ -64,7 +63,7 @@ def xpos_scale(
            [1.   , 0.643]])
     """
     backend = get_backend(positions=positions)
-    xp, wide = backend.xp, backend.widest
+    xp, widest = backend.xp, backend.widest
     checks.positions("positions", positions, backend)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)
@@ -72,8 +71,8 @@ def xpos_scale(
     center = checks.finite_number("center", center)
     dtype = checks.feature_dtype(positions, dtype, backend)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
-    zeta = xp.asarray(zetas, dtype=wide, device=backend.device)
+    zeta = xp.asarray(zetas, dtype=widest, device=backend.device)
     with backend.compute_context(positions):
-        power = (backend.astype(positions, wide) - center) / scale_base
+        power = (backend.astype(positions, widest) - center) / scale_base
         factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
         return backend.astype(factors, dtype)

@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 from positional_embeddings.sklearn.seasons import WIDTHS, Cells, fit_seasons
-from positional_embeddings.times.named import have_common, resolved_harmonics
+from positional_embeddings.times.named import count_harmonics, have_common_step
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
 # and at once at most this fraction of all samples; outside, this many ends of the record.
@@ -53,7 +53,7 @@ class SeriesFiller:
         n, span = self._x.size, self._x[-1] - self._x[0]
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # a cell for each
-        self._is_regular = n < 3 or have_common(np.diff(self._x))
+        self._is_regular = n < 3 or have_common_step(np.diff(self._x))
         self.farthest = max(_FARTHEST_PART * span, self._median_step)
         most = span / _CYCLES
         self.periods = [p for p in periods if p._length() <= most and self._tells(p)]
@@ -98,7 +98,7 @@ class SeriesFiller:
         if self._is_regular:
             return bool(period._length() >= _STEPS * self._step)
         phases = period._cycles_before(self._x) % 1
-        return resolved_harmonics(self._x, phases, period._length(), _HARMONICS) > 0
+        return count_harmonics(self._x, phases, period._length(), _HARMONICS) > 0
 
     def _layout_of(self, x: HostArray) -> list[Cells]:
         seen, step = np.isin(x, self._x), self._step if self._is_regular else None

@@ -20,8 +20,8 @@ from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
-from positional_embeddings.times.dates import ahead_of_utc, time_zone_of
-from positional_embeddings.times.durations import duration_of, listed, order_of_places
+from positional_embeddings.times.dates import time_zone_of, utc_offsets
+from positional_embeddings.times.durations import duration_of, latitude_longitude_order, listed
 
 LOO = "loo"
 
@@ -324,7 +324,7 @@ class SphereKernel(Factor):
         super()._resolve(columns, names)
         if self.columns is not None and len(self.columns) != 2:
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
-        order = order_of_places("X", [names[i] if names else "" for i in self._at])
+        order = latitude_longitude_order("X", [names[i] if names else "" for i in self._at])
         self.columns = self._at = [self._at[i] for i in order]
         checks.optional_boolean("local_linear", self.local_linear)
         checks.choice("kernel", self.kernel, ["matern", "gaussian"])
@@ -418,7 +418,7 @@ def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
     steps, at = np.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     times = (epoch + timedelta(seconds=_CLOCK_STEP * step) for step in steps)
-    utc += ahead_of_utc("X", times, zone)[at].reshape(days.shape)
+    utc += utc_offsets("X", times, zone)[at].reshape(days.shape)
     return utc
 
 

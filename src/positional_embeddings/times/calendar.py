@@ -1,6 +1,6 @@
 """Calendar times: the phase of the day, week, month and year, and the time since an origin.
 
-On the host, by NumPy's datetime64: the Array API standard has no dates.
+Computed on the host by NumPy's datetime64, as the Array API standard has no dates.
 """
 
 from datetime import timedelta
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 
-# A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number for times that
-# are numbers.
+# A timedelta of Python, NumPy or pandas, a string such as "36h" or "day", or a number for numeric
+# times.
 Duration: TypeAlias = Any
 
-# Attoseconds, the finest unit of NumPy, in each unit that is always as long.
+# Attoseconds, the finest unit of NumPy, in each unit of fixed length.
 LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
 LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
 DAY = 24 * LENGTHS["h"]
 LENGTHS |= {"D": DAY, "W": 7 * DAY}
 
-# Years after which the Gregorian calendar repeats.
+# Period of the Gregorian calendar.
 _YEARS_OF_CALENDAR = 400
 # 1970-01-01 is three days after a Monday.
 _DAYS_SINCE_MONDAY = 3
@@ -28,12 +28,12 @@ _DAYS_SINCE_MONDAY = 3
 _LARGEST_INTEGER = 2**63 - 1
 _BELOW_ONE = 1 - 2.0**-53
 
-# Parts of the calendar: the lengths of some, and the months of others.
+# Calendar periods: attoseconds of fixed lengths, and numbers of months.
 _PARTS = {"day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
 
-# Days of the months of climate models, whose years are all alike, by the names that cftime has.
+# Days of the months in calendars of climate models without varying years, by the names of cftime.
 MODEL_MONTHS = {
     "noleap": (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31),
     "all_leap": (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31),
@@ -42,10 +42,9 @@ MODEL_MONTHS = {
 
 
 def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -> HostArray:
-    """Return where in a period times are: the phase of the day, month, year or another period.
+    """Return the phase of times in the day, month, year or another period.
 
-    All is done in integers before one division, so that phases are as exact in the far past as
-    they are today.
+    Phases are computed in integers and one division, so that they are exact for any date.
 
     Parameters
     ----------
@@ -53,11 +52,11 @@ def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -
         Wall-clock times of any shape and unit; NaT gives NaN.
     period : {"day", "week", "month", "quarter", "year"} or timedelta
         "day" starts at 00:00, "week" at Monday 00:00. "month", "quarter" and "year" start at 00:00
-        of their first day, and are as long as that very month, quarter or year.
-        A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
-        above zero starts at 1970-01-01 00:00.
+        of their first day, and have the length of that month, quarter or year. Periods of a
+        positive ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta`` start at
+        1970-01-01 00:00.
     calendar : {"noleap", "all_leap", "360_day"}, optional
-        The calendar of a climate model, if `times` count its days since its 1970-01-01.
+        Calendar of a climate model; `times` then count its days since its 1970-01-01.
 
     Returns
     -------
@@ -69,8 +68,8 @@ def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -
     TypeError
         If `times` is not an array of datetime64.
     ValueError
-        If `period` is not above zero or of no fixed length, `times` have no unit, or their years
-        are beyond what datetime64 holds in days.
+        If `period` is not positive or not of fixed length, `times` have no unit, or their years are
+        beyond the range of datetime64 in days.
 
     Examples
     --------
@@ -89,22 +88,22 @@ def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
         length = _PARTS[period] if period in _PARTS else length_of("period", period)
-        _, rest, divisor = ticks.divided_by(length, shift)
-        phase = rest / divisor
+        _, remainder, divisor = ticks.divided_by(length, shift)
+        phase = remainder / divisor
     return ticks.with_gaps(np.minimum(phase, _BELOW_ONE))
 
 
 def days_between(times: HostArray, origin: HostArray, name: str = "times") -> HostArray:
-    """Return the days since an origin; the difference is taken in integers.
+    """Return the days since an origin, by a difference of integers.
 
     Parameters
     ----------
     times : NumPy array of datetime64
         Times of any shape and unit; NaT gives NaN.
     origin : numpy.datetime64
-        The time that becomes 0.
+        The origin, with the result 0.
     name : str, default "times"
-        What messages call the times.
+        Name of the times in error messages.
 
     Returns
     -------
@@ -116,8 +115,8 @@ def days_between(times: HostArray, origin: HostArray, name: str = "times") -> Ho
     TypeError
         If `times` or `origin` are not datetime64.
     ValueError
-        If `origin` is NaT or has axes, dates have no unit, or years are beyond what datetime64
-        holds in days.
+        If `origin` is NaT or has axes, dates have no unit, or years are beyond the range of
+        datetime64 in days.
 
     Examples
     --------
@@ -129,15 +128,15 @@ def days_between(times: HostArray, origin: HostArray, name: str = "times") -> Ho
     ticks, start = _ticks_of(name, times), _ticks_of("origin", origin)
     if start.missing.ndim or start.missing:
         raise wrong_value("origin", "be one date", format_value(origin))
-    whole, rest, divisor = ticks.divided_by(DAY, -int(start.counts[0]) * start.length)
-    # The fraction has the sign of the whole, so that nothing cancels just before the origin.
-    before = (whole < 0) & (rest > 0)
-    days = (whole + before).astype(np.float64)
-    return ticks.with_gaps(days + np.where(before, rest - divisor, rest) / divisor)
+    quotient, remainder, divisor = ticks.divided_by(DAY, -int(start.counts[0]) * start.length)
+    # The fraction has the sign of the quotient, to avoid cancellation just before the origin.
+    before = (quotient < 0) & (remainder > 0)
+    days = (quotient + before).astype(np.float64)
+    return ticks.with_gaps(days + np.where(before, remainder - divisor, remainder) / divisor)
 
 
 def extent_of(times: HostArray) -> int:
-    """Return the attoseconds from the first to the last of times, 0 if all are missing."""
+    """Return the attoseconds from the first to the last time, 0 if all are missing."""
     ticks = _ticks_of("times", times)
     present = ticks.counts[~ticks.missing.ravel()]
     return (int(np.max(present)) - int(np.min(present))) * ticks.length if present.size else 0
@@ -146,51 +145,52 @@ def extent_of(times: HostArray) -> int:
 class _Ticks(NamedTuple):
     """Times as integers since 1970.
 
-    The integers have one axis, as NumPy makes a Python integer of an object without axes.
+    The integers have one axis, as NumPy converts 0-d object arrays to Python integers.
     """
 
     counts: HostArray
-    length: int  # of one, in attoseconds
+    length: int  # attoseconds of a count
     missing: HostArray  # in the shape of the times
 
     def divided_by(self, divisor: int, shift: int = 0) -> tuple[Array, Array, int]:
-        """Return the times, `shift` attoseconds later, in lengths: whole + rest / divisor.
+        """Divide times plus `shift` by `divisor`, both in attoseconds.
 
-        Exact: in Python's integers where 64 bits do not hold a product.
+        Return the quotient, the remainder and the divisor, the latter two without common factors.
+        Exact: Python integers replace 64-bit integers that would overflow.
         """
         counts, common = self.counts, gcd(self.length, divisor, shift)
         length, divisor, shift = self.length // common, divisor // common, shift // common
-        farthest = max(-int(np.min(counts, initial=0)), int(np.max(counts, initial=0)))
-        if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
+        max_count = max(-int(np.min(counts, initial=0)), int(np.max(counts, initial=0)))
+        if max(max_count, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
             counts = counts.astype(object)
         product = counts * length + shift
         return product // divisor, product % divisor, divisor
 
     def with_gaps(self, values: HostArray) -> HostArray:
-        """Return values as float64 in the shape of the times, NaN where these are missing."""
+        """Return values as float64 in the shape of the times, NaN for missing times."""
         values = values.astype(np.float64).reshape(self.missing.shape)
         values[self.missing] = np.nan
         return values
 
 
 def _phase_of_months(ticks: _Ticks, months: int, calendar: str | None) -> Array:
-    """Return the time since the start of a month, quarter or year by the length of that one."""
-    days, rest, day_length = ticks.divided_by(DAY)
+    """Return the phase in the month, quarter or year."""
+    days, remainder, day_length = ticks.divided_by(DAY)
     if calendar is None:
         first_days = np.arange(_YEARS_OF_CALENDAR * 12 + 1).astype("datetime64[M]")
         starts = first_days.astype("datetime64[D]").astype(np.int64)[::months]
     else:
         starts = np.cumsum((0, *MODEL_MONTHS[calendar]))[::months]
     day = (days % starts[-1]).astype(np.int64)
-    at = np.searchsorted(starts, day, side="right") - 1
-    since, length = day - starts[at], np.diff(starts)[at]
+    index = np.searchsorted(starts, day, side="right") - 1
+    since, length = day - starts[index], np.diff(starts)[index]
     if 366 * day_length > _LARGEST_INTEGER:
         since, length = since.astype(object), length.astype(object)
-    return (since * day_length + rest) / (length * day_length)
+    return (since * day_length + remainder) / (length * day_length)
 
 
 def _ticks_of(name: str, times: HostArray) -> _Ticks:
-    """Return times as integers, after a check."""
+    """Check times and return them as integers."""
     if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
         raise wrong_type(name, "be NumPy datetime64", format_value(times))
     times = np.asarray(times)
@@ -208,13 +208,13 @@ def _ticks_of(name: str, times: HostArray) -> _Ticks:
 
 
 def is_timedelta(value: object) -> bool:
-    """Tell whether a value is a timedelta of Python, pandas or NumPy."""
+    """Return whether a value is a timedelta of Python, pandas or NumPy."""
     return isinstance(value, timedelta | np.timedelta64)
 
 
 def length_of(name: str, duration: Duration) -> int:
     """Return the attoseconds of a timedelta."""
-    if hasattr(duration, "to_timedelta64"):  # pandas counts nanoseconds, too
+    if hasattr(duration, "to_timedelta64"):  # pandas also has nanoseconds
         duration = duration.to_timedelta64()
     if isinstance(duration, timedelta):
         length = (duration // timedelta(microseconds=1)) * LENGTHS["us"]

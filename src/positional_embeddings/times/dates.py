@@ -1,6 +1,6 @@
-"""Dates and spans of time of Python, NumPy, pandas, polars, xarray and cftime; days since a date.
+"""Dates and durations of Python, NumPy, pandas, polars, xarray and cftime; days since a date.
 
-The libraries are known by attributes, so that none of them is imported.
+Attributes identify the libraries, so that none is imported.
 """
 
 import re
@@ -12,13 +12,13 @@ from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.times.calendar import LENGTHS, MODEL_MONTHS, days_between, is_timedelta
 
-# Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
+# The unit in dtypes of pandas: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _PANDAS_UNIT = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
 
 _JULIAN_DAY_OF_1970 = 2_440_588
 
-# Text that looks like a date, such as "5 May 2024", and not like a number; the offset at its end,
-# and what makes dates of one zone of several offsets.
+# Strings that look like dates, such as "5 May 2024", and not like numbers; the offset at their end;
+# and the conversion of several offsets to one zone.
 _DATE = re.compile(r"(?![-+]?\d+[.,]\d*$).*\d[-/.:, ]+\w")
 _OFFSET = re.compile(r"\d(Z|[+-]\d\d:?\d\d)$")
 _TO_ONE_ZONE = "pd.to_datetime(..., utc=True).dt.tz_convert(zone)"
@@ -28,45 +28,45 @@ Dates: TypeAlias = Any
 
 
 class Times(NamedTuple):
-    """Times, NumPy datetime64; both are the same without a zone.
+    """Times, NumPy datetime64; local times and UTC are the same without a zone.
 
-    Those of a climate model count the days of its own calendar since its 1970-01-01.
+    Times of a climate model count the days of its own calendar since its 1970-01-01.
     """
 
     wall: HostArray
     utc: HostArray
-    zone: str | None = None  # whose clock it is; None if not present
+    zone: str | None = None  # of the local times
     calendar: str | None = None  # of a climate model, such as "noleap"
 
 
 def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
-    """Return dates as days since an origin, or spans of time as days.
+    """Return dates as days since an origin, or durations as days.
 
     Parameters
     ----------
-    x : dates or spans of time
-        An array of datetime64 or timedelta64, a series or an index of pandas (also with columns of
-        pyarrow), a series of polars, an array of xarray, or dates, datetimes and timedeltas of
-        Python and dates of cftime: one, a list, or an array of objects. Dates with a time zone are
-        taken in UTC. In the calendars "noleap", "all_leap" and "360_day" of climate models, days
-        are counted in the calendar itself; other dates of cftime are points in time.
+    x : dates or durations
+        An array of datetime64 or timedelta64, a pandas series or index (also with pyarrow dtypes),
+        a polars series, an xarray array; or dates, datetimes and timedeltas of Python and dates of
+        cftime, as one object, a list, or an object array. Dates with a time zone are converted to
+        UTC. In the calendars "noleap", "all_leap" and "360_day" of climate models, days are counted
+        in the calendar itself; other cftime dates are points in time.
     origin : str, date, datetime, numpy.datetime64 or date of cftime, default "1970-01-01"
-        The date that becomes 0, in UTC if it has a time zone; one of the same calendar, or the
-        default, for dates of a climate model. Spans of time do not use it.
+        The date with the result 0, in UTC if it has a time zone. For dates of a climate model, a
+        date of the same calendar, or the default. Unused for durations.
 
     Returns
     -------
     NumPy array of float64
-        Days in the shape of `x`, NaN where a date is missing; one number for one date. The
-        difference is taken in integers, so that days are as exact as float64 is.
+        Days in the shape of `x`, NaN for a missing date; a scalar for one date. Differences are
+        computed in integers, and rounded once to float64.
 
     Raises
     ------
     TypeError
-        If `x` holds something else than dates, or than spans of time.
+        If `x` does not hold only dates, or only durations.
     ValueError
-        If the time zones or calendars in a list differ, one unit of NumPy does not hold all dates
-        of it, spans are in months or years, or `origin` is not one date of the same calendar.
+        If time zones or calendars in a list differ, no NumPy unit holds all its dates, durations
+        are in months or years, or `origin` is not one date of the same calendar.
 
     See Also
     --------
@@ -88,22 +88,22 @@ def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
 
 
 def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray:
-    """Return `days_since` of an argument with a name."""
+    """Return `days_since` of the argument `name`."""
     times, start = utc_of(name, values), np.datetime64(0, "s")
     if times.dtype.kind != "m":
         start = origin_of(origin, calendar_of(values))
     elif np.datetime_data(times.dtype)[0] in LENGTHS:
-        times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
+        times = times.view(times.dtype.str.replace("m", "M"))  # durations after 1970-01-01
     else:
         raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
     return days_between(times, start, name)
 
 
 def origin_of(origin: Dates, calendar: str | None) -> Array:
-    """Return an origin as datetime64, for dates of such a calendar."""
+    """Check an origin against the calendar of the dates and return it as datetime64."""
     if isinstance(origin, str):
         try:
-            if origin.lower() in ("", "nat"):  # NumPy takes both for a time without a unit
+            if origin.lower() in ("", "nat"):  # in NumPy, times without a unit
                 raise ValueError
             origin = np.datetime64(origin)
         except ValueError:
@@ -120,7 +120,7 @@ def origin_of(origin: Dates, calendar: str | None) -> Array:
 
 
 def calendar_of(dates: Dates) -> str | None:
-    """Return the calendar of a climate model that dates of cftime are in, None for all others."""
+    """Return the climate-model calendar of cftime dates, None for all other dates."""
     if str(getattr(dates, "dtype", "object")).lower() != "object":
         return None
     calendars = (getattr(date, "calendar", None) for date in np.asarray(dates, dtype=object).flat)
@@ -128,7 +128,7 @@ def calendar_of(dates: Dates) -> str | None:
 
 
 def utc_of(name: str, values: Dates) -> Array:
-    """Return dates as datetime64, in UTC if they have a zone, and spans of time as timedelta64."""
+    """Return dates as datetime64, in UTC if they have a zone, and durations as timedelta64."""
     if hasattr(values, "to_numpy") and (hasattr(values, "dims") or not hasattr(values, "dtype")):
         values = values.to_numpy()  # xarray, or a table
     dtype: Dtype = getattr(values, "dtype", None)
@@ -136,7 +136,7 @@ def utc_of(name: str, values: Dates) -> Array:
     if is_time and not hasattr(values, "to_numpy"):
         return np.asarray(values)
     if is_time and (unit := _PANDAS_UNIT.match(str(dtype))):
-        # Without a dtype, objects would come of dates with a zone, and of columns of pyarrow.
+        # Without a dtype, dates with a zone and pyarrow columns become objects.
         numpy_type = "datetime64" if dtype.kind == "M" else "timedelta64"
         return values.to_numpy(dtype=f"{numpy_type}[{unit[1]}]")
     if str(dtype).startswith(("Date", "Duration")):
@@ -145,7 +145,7 @@ def utc_of(name: str, values: Dates) -> Array:
 
 
 def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
-    """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
+    """Return a column of dates in the local time of a zone, by default their own, and in UTC."""
     utc, own_zone = utc_of(name, dates), zone_of(dates)
     if own_zone is None:
         return Times(utc, utc, calendar=calendar_of(dates))
@@ -154,8 +154,8 @@ def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
     elif hasattr(dates.dtype, "time_zone") and (key := getattr(zone, "key", None)):
         wall = utc_of(name, dates.dt.convert_time_zone(key).dt.replace_time_zone(None))
-    else:  # of Python, or of polars in a zone that has no name
-        wall = utc + ahead_of_utc(name, dates, zone)
+    else:  # Python dates, or polars with a zone without a name
+        wall = utc + utc_offsets(name, dates, zone)
     return Times(wall, utc, str(zone))
 
 
@@ -188,10 +188,10 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     clock = [_numpy_time(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
-        # NumPy finds the unit of what is there.
+        # NumPy infers the unit.
         dtype = "timedelta64" if are_durations else "datetime64" if present else "datetime64[s]"
         times: HostArray = np.asarray(clock, dtype=dtype)
-        # NumPy lets numbers wrap in a unit that is too fine for them.
+        # Times overflow silently in a unit that is too fine.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
         is_exact = all(exact is None or time.astype(exact.dtype) == exact for time, exact in pairs)
     except OverflowError:  # no unit for attoseconds and days
@@ -200,13 +200,13 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
         actual = " and ".join(sorted(map(str, units)))
         raise wrong_value(name, "have dates that one unit of NumPy holds", actual)
     if any(getattr(value, "tzinfo", None) is not None for value in present):
-        times = times - ahead_of_utc(name, values, None)
+        times = times - utc_offsets(name, values, None)
     return times.reshape(objects.shape)
 
 
 def _numpy_time(value: Dates) -> Array | None:
-    """Return a date, as its own clock shows it, or a span of time as one of NumPy."""
-    if hasattr(value, "dayofyr"):  # of cftime
+    """Return a date in local time as datetime64, or a duration as timedelta64."""
+    if hasattr(value, "dayofyr"):  # cftime
         start = _JULIAN_DAY_OF_1970
         if value.calendar in MODEL_MONTHS:
             start = value.replace(year=1970, month=1, day=1).toordinal()
@@ -214,13 +214,13 @@ def _numpy_time(value: Dates) -> Array | None:
         microseconds = (minutes * 60 + value.second) * 10**6 + value.microsecond
         return np.datetime64(microseconds, "us")
     value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
-    if value is None or hasattr(value, "to_numpy"):  # pandas keeps the unit
+    if value is None or hasattr(value, "to_numpy"):  # pandas preserves the unit
         return value if value is None else value.to_numpy()
     return np.datetime64(value) if is_date(value) else np.timedelta64(value)
 
 
-def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Array:
-    """Return how far the clock of a zone, or of each date, is ahead of UTC."""
+def utc_offsets(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Array:
+    """Return the UTC offsets of dates, in a zone or in their own."""
     present = (None if is_missing(value) else value for value in dates)
     try:
         local = [v if v is None or zone is None else v.astimezone(zone) for v in present]
@@ -232,22 +232,22 @@ def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Arra
 
 
 def is_date(value: object) -> bool:
-    """Tell whether a value is a date of Python, pandas, NumPy or cftime."""
+    """Return whether a value is a date of Python, pandas, NumPy or cftime."""
     return isinstance(value, date | np.datetime64) or hasattr(value, "dayofyr")
 
 
 def remedy_for(value: object) -> str:
-    """Return the sentence that tells how text or periods of pandas become dates, "" for others."""
+    """Return the remedy for strings and pandas periods in place of dates, "" for other values."""
     if hasattr(value, "to_timestamp"):
-        return " Convert periods to when they begin, as with .dt.to_timestamp() of pandas."
+        return " Convert periods to their start, as with .dt.to_timestamp() of pandas."
     if not isinstance(value, str) or not _DATE.match(value):
         return ""
-    way = _TO_ONE_ZONE if _OFFSET.search(value) else "pandas.to_datetime"
-    return f" Convert dates, as with {way}."
+    conversion = _TO_ONE_ZONE if _OFFSET.search(value) else "pandas.to_datetime"
+    return f" Convert dates, as with {conversion}."
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
+    """Return whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
     return value is None or str(value) in ("nan", "NaT", "<NA>")
 
 
@@ -261,5 +261,5 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
     wrong = wrong_value if isinstance(time_zone, str) else wrong_type
     try:
         return ZoneInfo(time_zone)
-    except (KeyError, OSError, TypeError, ValueError):  # OSError where the text is no file's name
+    except (KeyError, OSError, TypeError, ValueError):  # OSError for an invalid file name
         raise wrong("time_zone", requirement, format_value(time_zone)) from None

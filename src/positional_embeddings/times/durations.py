@@ -1,6 +1,6 @@
-"""Periods, wavelengths and lengths of tables with names: their lists and labels.
+"""Periods and wavelengths of named coordinates: lists and labels.
 
-Beside numbers a duration is a number, too. Every error names the caller's argument.
+A duration may be a number. Every error names the caller's argument.
 """
 
 import re
@@ -13,27 +13,27 @@ from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.times import calendar
 from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, Duration, is_timedelta
 
-# The units of labels, the longest first, and what NumPy calls them.
+# Units of labels, the longest first, and their names in NumPy.
 _UNITS = {"d": "D", "h": "h", "min": "m"}
 _UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
-# Beyond, a duration is labelled by its days, with as many digits as `%g` has.
-_LARGEST_COUNT = 999_999
+# Longer durations are labelled in days, by `%g`.
+_MAX_COUNT = 999_999
 
-# A duration as text is a number and a unit; an offset of pandas may lack the number.
+# A duration as a string is a number and a unit; the number is optional in pandas offsets.
 _TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
 _TEXT_UNITS = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
 _TEXT_UNITS |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
 _OFFSETS = {"D": "day", "W": "week", "M": "month", "Q": "quarter", "Y": "year"}
 
-# What names, standard names and units of the CF conventions say of a coordinate.
-# Names such as lat, lons, XLAT, rlon, geolon and lonCell, and units such as degrees_north.
+# Names and CF standard names and units of a latitude or longitude, such as lat, lons, XLAT, rlon,
+# geolon, lonCell and degrees_north.
 _NAME = r"(?<![a-z])(?:[cgnrtux]|geo)?(?:{})(?:s|c|cell|deg)?(?![a-z])"
 _LATITUDE = re.compile(r"latitude|degrees?_?n(orth)?(?![a-z])|" + _NAME.format("lat"))
 _LONGITUDE = re.compile(r"longitude|degrees?_?e(ast)?(?![a-z])|" + _NAME.format("lon|long|lng"))
 
 
 def listed(name: str, values: Any) -> list[Duration]:
-    """Return one value, or several in a list, a tuple, an array or an index, as a list."""
+    """Return a value, or the values of a list, tuple, array or index, as a list."""
     is_array = len(getattr(values, "shape", ())) == 1
     if not is_array and not isinstance(values, list | tuple):
         return [values]
@@ -44,17 +44,17 @@ def listed(name: str, values: Any) -> list[Duration]:
 
 
 def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
-    """Return a text such as "24h" or "30D", or an offset of pandas, as a timedelta.
+    """Return a string such as "24h" or "30D", or a pandas offset, as a timedelta.
 
-    With `by_calendar` an offset by one day, week, month, quarter or year becomes the name of this
-    part of the calendar. Anything else is returned as it came.
+    With `by_calendar` an offset of one day, week, month, quarter or year becomes the name of the
+    calendar period. Other values are returned unchanged.
     """
     text = getattr(duration, "freqstr", duration)
     match = _TEXT.fullmatch(text) if isinstance(text, str) and text not in CALENDAR else None
     if match is None:
         return duration
     count, unit = match.groups()
-    # "MS", "BQE-DEC" and the like are pandas' own.
+    # Only pandas has offsets such as "MS" and "BQE-DEC".
     if text is not duration and count is None and by_calendar:
         part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
         if part in _OFFSETS:
@@ -65,7 +65,7 @@ def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
 
 
 def labels_of(name: str, durations: Sequence[Duration]) -> list[str]:
-    """Return durations as labels, short if that tells them apart; equal ones are an error."""
+    """Return labels of durations, short if they are unique; equal durations are an error."""
     for is_exact in (False, True):
         labels = [_label(name, duration, is_exact=is_exact) for duration in durations]
         if len(set(labels)) == len(labels):
@@ -74,47 +74,47 @@ def labels_of(name: str, durations: Sequence[Duration]) -> list[str]:
 
 
 def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
-    """Return a duration in the longest unit that it is a whole number of, such as "90min"."""
-    if isinstance(duration, str):  # a week and seven days of 24 hours start at different times
+    """Return a duration in the longest unit that divides it, such as "90min"."""
+    if isinstance(duration, str):  # a calendar week and seven days of 24 hours differ
         return duration
     if not is_timedelta(duration):
         return repr(float(duration)).removesuffix(".0") if is_exact else f"{float(duration):g}"
     length = calendar.length_of(name, duration)
-    if length == DAY:  # as its parts, 12h and 8h
+    if length == DAY:  # consistent with 12h and 8h
         return "24h"
-    unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
+    unit = next(unit for unit, code in _UNITS.items() if length % LENGTHS[code] == 0)
     count = length // LENGTHS[_UNITS[unit]]
-    return f"{count}{unit}" if is_exact or count <= _LARGEST_COUNT else f"{length / DAY:g}d"
+    return f"{count}{unit}" if is_exact or count <= _MAX_COUNT else f"{length / DAY:g}d"
 
 
-def names_of_waves(
+def sinusoid_names(
     names: Sequence[object], labels: Sequence[Sequence[str]], arrangement: str = "interleaved"
 ) -> list[str]:
-    """Return names such as "time_sin_8d", of a sine and a cosine for each label of a coordinate."""
+    """Return names such as "time_sin_8d" of the features of each label of each coordinate."""
     sinusoids = []
-    for name, of_name in zip(names, labels, strict=True):
-        sines, cosines = ([f"{name}_{f}_{label}" for label in of_name] for f in ("sin", "cos"))
+    for name, name_labels in zip(names, labels, strict=True):
+        sines, cosines = ([f"{name}_{f}_{label}" for label in name_labels] for f in ("sin", "cos"))
         pairs = [*chain(*zip(sines, cosines, strict=True))]
         sinusoids += pairs if arrangement == "interleaved" else sines + cosines
     return sinusoids
 
 
-def sign_of_place(text: str) -> int:
-    """Return 1 for the name or the units of a latitude, -1 for a longitude, 0 for anything else."""
+def latitude_sign(text: str) -> int:
+    """Return 1 for the name or units of a latitude, -1 for a longitude, else 0."""
     text = text.lower()
     return bool(_LATITUDE.search(text)) - bool(_LONGITUDE.search(text))
 
 
-def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:
-    """Return which of two coordinates or more is the latitude, and which the longitude.
+def latitude_longitude_order(name: str, texts: Sequence[str]) -> tuple[int, int]:
+    """Return the indices of the latitude and the longitude among coordinates.
 
-    Names, and standard names and units of the CF conventions, say which it is. If they do not,
-    the latitude is the first of the others, then the longitude.
+    Names, and CF standard names and units, determine them. Otherwise, the latitude is the first
+    remaining coordinate, then the longitude.
     """
-    signs = [*map(sign_of_place, texts)]
+    signs = [*map(latitude_sign, texts)]
     if signs.count(1) > 1 or signs.count(-1) > 1:
         actual = " and ".join(repr(text.strip()) for text in texts)
         raise wrong_value(name, "hold one latitude and one longitude", actual)
     latitude = signs.index(max(signs))
-    others = (i for i in range(len(signs)) if i != latitude)
-    return latitude, min(others, key=signs.__getitem__)
+    remaining = (i for i in range(len(signs)) if i != latitude)
+    return latitude, min(remaining, key=signs.__getitem__)

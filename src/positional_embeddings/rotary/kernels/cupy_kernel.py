@@ -1,4 +1,4 @@
-"""Rotation of CuPy arrays: by vectors of 16 bytes where they fit, else pair by pair."""
+"""Rotation of CuPy arrays by vectors of 16 bytes, or pair by pair if these are not aligned."""
 
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -9,22 +9,22 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 
-NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
+NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 DTYPES = tuple(NUMBER_BYTES)
-FIRST_OF_64_BITS = 2**31  # the first index of 64 bits
-VECTOR_BYTES = 16  # that a thread loads or stores at a time
+INT32_LIMIT = 2**31  # the first index that needs 64 bits
+VECTOR_BYTES = 16  # of a load or store of a thread
 BLOCK_THREADS = 256
-MOST_THREADS_Z = 64  # of a block, by CUDA
-MOST_BLOCKS_YZ = 65535  # of a grid along y and along z, by CUDA
-# Threads that keep a large GPU busy, such as 132 multiprocessors of 2,048. With more to do, each
-# rotates some repeats: the angles of a pair of float16 are as many bytes as the pair, read and
-# written, and would come from the cache again for each of them.
+MAX_THREADS_Z = 64  # of a block, in CUDA
+MAX_BLOCKS_YZ = 65535  # of a grid along y and along z, in CUDA
+# Threads that occupy a large GPU, such as 132 multiprocessors of 2,048 threads. With more work,
+# each thread rotates several repeats by the angles that it has loaded: the angles of a pair of
+# float16 have the size of the pair before and after the rotation.
 BUSY_THREADS = 2**18
-MOST_REPEATS = 4
+MAX_REPEATS = 4
 
 
 def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: int) -> None:
-    """Rotate `x` into `out`, which may be `x`; their device is the current one."""
+    """Rotate `x` into `out`, which may be `x`, on the current device."""
     if x.size == 0:
         return
     axis, layout = plan.axis, plan.layout
@@ -34,21 +34,21 @@ def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: i
     addresses = tuple([array.data.ptr % VECTOR_BYTES for array in arrays])
     launch = _launch(dtypes, shapes, strides, addresses, axis, layout)
     if launch is None:
-        numbers, to = (split_pairs(array, axis, layout, cos.shape[axis]) for array in (x, out))
-        # Back, by exchanging the numbers of a pair.
-        elementwise_kernel()(*numbers[::sign], cos, sin, *to[::sign])
+        pair, out_pair = (split_pairs(array, axis, layout, cos.shape[axis]) for array in (x, out))
+        # The inverse swaps the features of a pair.
+        elementwise_kernel()(*pair[::sign], cos, sin, *out_pair[::sign])
     else:
         kernel = _raw_kernel(*launch.kinds, sign)
         kernel(launch.grid, launch.block, (*arrays, launch.plan))
 
 
 class Launch(NamedTuple):
-    """How to rotate by vectors."""
+    """Launch parameters of a rotation by vectors."""
 
-    kinds: tuple[str | int, ...]  # arguments of `raw_source`, but for the last one
-    grid: tuple[int, int, int]  # of blocks
-    block: tuple[int, int, int]  # of threads
-    plan: HostArray  # the struct Plan
+    kinds: tuple[str | int, ...]  # arguments of `raw_source` without the sign
+    grid: tuple[int, int, int]  # blocks
+    block: tuple[int, int, int]  # threads
+    plan: HostArray  # struct Plan
 
 
 @cache
@@ -74,40 +74,40 @@ def _raw_kernel(*kinds: Any) -> Any:
 
 
 def raw_source(number: str, angle: str, index: str, *constants: int) -> str:
-    """Return the source of the kernel that rotates by vectors, for these types and constants."""
+    """Return the source of the kernel that rotates by vectors."""
     names = "NUMBER", "ANGLE", "INDEX", "SIDE_BY_SIDE", "ANGLE_STEP", "ANGLE_ALIGNMENT", "SIGN"
-    defined = dict(zip(names, (number, angle, index, *constants), strict=True))
+    definitions = dict(zip(names, (number, angle, index, *constants), strict=True))
     files = (f"rotary/kernels/{name}.cu" for name in ("rotate_pair", "rotate_vectors"))
-    return cuda_text(*files, **defined)
+    return cuda_text(*files, **definitions)
 
 
 @lru_cache(maxsize=256)
 def _launch(
     dtypes: tuple[str, str], shapes: Sizes, strides: Sizes, addresses: Any, axis: int, layout: str
 ) -> Launch | None:
-    """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
+    """Return the launch of a rotation by vectors, or None if the memory layout does not allow it.
 
     Adjacent numbers have to be the features of a row, or one feature along another axis, such as
-    a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
+    a batch. `shapes` are the shapes of `x` and the tables; `addresses` are modulo 16.
     """
     axes = merged_axes(shapes, strides, axis, layout)
     number, angle = (NUMBER_BYTES[dtype] for dtype in dtypes)
     if angle != max(number, 4) or not axes:
         return None
-    # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
+    # Columns are x, out, cos and sin. An axis of length 1 replaces missing axes.
     lengths = np.asarray([length for length, *_ in axes] + [1])
     steps = np.asarray([step for _, *step in axes] + [[0] * 4])
     sizes = np.repeat([number, angle], 2)
-    to_second = 1 if layout == "interleaved" else shapes[1][axis]
-    seconds = np.asarray([to_second * step[axis] for step in strides[:2]])
+    second_offset = 1 if layout == "interleaved" else shapes[1][axis]
+    seconds = np.asarray([second_offset * step[axis] for step in strides[:2]])
 
-    # One vector has both numbers of its pairs, or one of the first numbers and one of the second.
+    # A vector holds complete pairs if their features are adjacent, else first or second features.
     side_by_side = int((seconds == sizes[:2]).all() and steps[0, 0] == 2 * sizes[0])
     angle_step = int(steps[0, 2] != 0)
     pairs = int(VECTOR_BYTES // sizes[0] // (1 + side_by_side))
     adjacent = sizes * [1 + side_by_side, 1 + side_by_side, angle_step, angle_step]
     vectors = np.clip(pairs * adjacent, sizes, VECTOR_BYTES)
-    # Vectors of numbers begin at multiples of their size; angles may be loaded one by one.
+    # Vectors of features start at multiples of their size; angles may be loaded one by one.
     starts = np.asarray([addresses, *steps[1:]]) % vectors
     alignment = int(angle if starts[:, 2:].any() else vectors[2])
     order = _order(steps[:-1, 2:].any(axis=1).tolist())
@@ -120,8 +120,8 @@ def _launch(
     steps[0] *= pairs
     lengths, steps, seconds = lengths[order], steps[order] // sizes, seconds // sizes[:2]
     grid, block, parts = _grid(*lengths.tolist())
-    visible_keys = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
-    index = "int32" if visible_keys < FIRST_OF_64_BITS else "int64"
+    max_offset = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
+    index = "int32" if max_offset < INT32_LIMIT else "int64"
     plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
     struct = np.asarray(plan, dtype=index)
     kinds = *dtypes, index, side_by_side, angle_step, alignment
@@ -129,25 +129,26 @@ def _launch(
 
 
 def _order(has_angles: list[bool]) -> list[int] | None:
-    """Return which axes are vectors, rows, groups and repeats, -1 if none; None if they are more.
+    """Return the axes of vectors, rows, groups and repeats, or None if there are more axes.
 
-    Repeats have the same angles. Besides the vectors there is only an axis of rows.
+    A missing axis is -1. Repeats have the same angles.
     """
     outer = list(range(1, len(has_angles)))
-    same = [a for a in outer if not has_angles[a]]
-    repeats = same[-1] if same and (same[-1] > 1 or len(outer) > 2) else -1
-    others = [a for a in outer if a != repeats]
-    return [0, *[*others, -1, -1][:2], repeats] if len(others) <= 2 else None
+    repeated = [a for a in outer if not has_angles[a]]
+    repeats = repeated[-1] if repeated and (repeated[-1] > 1 or len(outer) > 2) else -1
+    rows_and_groups = [a for a in outer if a != repeats]
+    return [0, *[*rows_and_groups, -1, -1][:2], repeats] if len(rows_and_groups) <= 2 else None
 
 
 def _grid(
     vectors: int, rows: int, groups: int, repeats: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], int]:
-    """Return blocks of a grid, threads of a block, and how many blocks the vectors take."""
+    """Return the blocks of a grid, the threads of a block, and the number of blocks per row."""
     x = min(vectors, BLOCK_THREADS)
     y = min(rows, BLOCK_THREADS // x)
-    z = min(groups, BLOCK_THREADS // (x * y), MOST_THREADS_Z)
+    z = min(groups, BLOCK_THREADS // (x * y), MAX_THREADS_Z)
     parts = -(-vectors // x)
-    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), MOST_BLOCKS_YZ)
-    each = max(1, min(MOST_REPEATS, along_x * along_y * x * y * z * repeats // BUSY_THREADS))
-    return (along_x, along_y, min(-(-repeats // each), MOST_BLOCKS_YZ)), (x, y, z), parts
+    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), MAX_BLOCKS_YZ)
+    threads = along_x * along_y * x * y * z * repeats
+    along_z = -(-repeats // max(1, min(MAX_REPEATS, threads // BUSY_THREADS)))
+    return (along_x, along_y, min(along_z, MAX_BLOCKS_YZ)), (x, y, z), parts

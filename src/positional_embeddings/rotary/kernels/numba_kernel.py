@@ -1,9 +1,9 @@
-"""Rotation of NumPy arrays of any strides by loops that numba compiles.
+"""Rotation of strided NumPy arrays by loops that numba compiles.
 
 Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
-workqueue layer aborts the process if two threads call it at a time. The loops run on one
-thread and without the GIL, so that Python threads can share the rows of an array. Numba keeps
-the compiled code on disk, next to this file or in the user's cache, if it may write to either.
+workqueue layer aborts the process if two threads call it concurrently. The loops run on one thread
+and release the GIL, so that Python threads can share the rows of an array. Numba caches the
+compiled code on disk, next to this file or in the user's cache, if either is writable.
 """
 
 import platform
@@ -26,36 +26,36 @@ from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import Sizes, merged_axes
 
 NumbaType: TypeAlias = Any
-Value: TypeAlias = Any  # of LLVM, or what makes one
+Value: TypeAlias = Any  # of LLVM, or an object that makes one
 
-# Types of the numbers and the angles, by the size of a number. Numba has no float16.
+# Types of features and angles, by the size of a feature in bytes. Numba has no float16.
 _TYPES = {
     2: (types.uint16, types.float32),
     4: (types.float32, types.float32),
     8: (types.float64, types.float64),
 }
-# All constants are the best of a few by `benchmarks/bench.py`.
-# Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that. Numbers that
-# are side by side are shuffled, which takes longest for long vectors.
+# `benchmarks/bench.py` chose all constants.
+# Pairs of a vector: two cache lines of float32, if a row is a multiple of that. Adjacent features
+# of a pair are shuffled, which is slow for long vectors.
 LANES, FEWER_LANES = 32, 8
-# Bytes of tables that stay in the caches while all rows that need them are rotated.
+# Size of the part of the tables that stays cached for all its rows.
 CACHED_TABLE_BYTES = 2**21
-# Short axes are merged up to this number of pairs; longer ones are left to be shared by threads.
-LONGEST_ROW_PAIRS = 1024
-# Bytes of x for which waking up a thread pays.
-BYTES_OF_A_THREAD = 2**20
-# Vectors that are stored past the caches begin at multiples of this.
+# Short axes are merged up to this number of pairs; threads share longer ones.
+MAX_ROW_PAIRS = 1024
+# Size of `x` per thread for which a further thread pays.
+THREAD_BYTES = 2**20
+# Alignment of vectors that are stored past the caches.
 ALIGNED_BYTES = 16
-# From what is rotated to what is fetched, which processors do within a page only; a cache line.
+# Distance of prefetches, as processors prefetch within a page only, and size of a cache line.
 AHEAD_BYTES, LINE_BYTES = 2048, 64
 
 
 def has_kernel(dtype: Dtype) -> bool:
-    """Tell whether arrays of a dtype can be rotated here."""
+    """Return whether there is a kernel for a dtype."""
     if not dtype.isnative or numba.config.DISABLE_JIT:
         return False
-    # Where the processor does not convert float16, LLVM would call a missing function. So it would
-    # with the features that NUMBA_CPU_NAME or NUMBA_CPU_FEATURES leave.
+    # If the target does not convert float16, LLVM calls a missing function. NUMBA_CPU_NAME and
+    # NUMBA_CPU_FEATURES choose the target.
     is_arm = platform.machine().lower() in ("arm64", "aarch64")
     chosen = numba.config.CPU_FEATURES
     features = llvm.get_host_cpu_features().flatten() if chosen is None else chosen
@@ -66,14 +66,14 @@ def has_kernel(dtype: Dtype) -> bool:
 def rotate_numpy(
     x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: int, *, stream: bool = False
 ) -> None:
-    """Rotate `x` into `out`, which may be `x`; contiguous features past the caches if `stream`."""
+    """Rotate `x` into `out`, which may be `x`; `stream` bypasses caches for adjacent features."""
     if x.size == 0:
         return
     sin = sin if sign > 0 else -sin
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
-    # Lines of features that lie far apart would take three times as long past the caches.
+    # Features that are not contiguous would take three times as long past the caches.
     stream = stream and out.strides[plan.axis] == out.itemsize
     stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
     run = _plan(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
@@ -85,11 +85,11 @@ def rotate_numpy(
 
 
 class Plan(NamedTuple):
-    """How to rotate arrays, as far as their sizes and steps tell."""
+    """Plan of a rotation, which depends on shapes and strides."""
 
     kernel: Callable[..., None]
     loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
-    pieces: list[tuple[int, int]]  # rows of each thread, from start to stop
+    pieces: list[tuple[int, int]]  # start and stop of the rows of each thread
 
 
 @lru_cache(maxsize=256)
@@ -102,45 +102,45 @@ def _plan(
     layout: str,
     stream: bool,  # noqa: FBT001
 ) -> Plan:
-    """Return how to rotate arrays of these sizes and steps, in bytes."""
-    axes = merged_axes(shapes, strides, axis, layout, LONGEST_ROW_PAIRS)
+    """Return the plan for arrays of these shapes and strides, in bytes."""
+    axes = merged_axes(shapes, strides, axis, layout, MAX_ROW_PAIRS)
     axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
-    # The innermost axis has the two numbers of a pair.
-    apart = 1 if layout == "interleaved" else shapes[1][axis]
-    x_second, out_second = apart * strides[0][axis], apart * strides[1][axis]
+    # The innermost axis has the two features of a pair.
+    pair_step = 1 if layout == "interleaved" else shapes[1][axis]
+    x_second, out_second = pair_step * strides[0][axis], pair_step * strides[1][axis]
 
-    # Adjacent pairs are rotated by vectors, others one by one.
+    # Adjacent pairs are rotated by vectors, all other pairs one by one.
     count, x_step, out_step, *angle_steps = axes[0]
     side_by_side = x_second == out_second == size
     lanes = FEWER_LANES if side_by_side or count % LANES else LANES
     one_angle = angle_steps == [0, 0]
     adjacent = x_step == out_step == (2 * size if side_by_side else size)
     adjacent &= one_angle or angle_steps == [max(size, 4)] * 2
-    # Vectors that are stored past the caches begin at multiples of their size.
+    # Vectors that are stored past the caches are aligned.
     starts = [*(step[2] for step in axes[1:]), 0 if side_by_side else out_second]
     stream &= not any(start % ALIGNED_BYTES for start in starts)
     kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
 
-    # If an outer axis repeats the angles of these rows, a part of the rows is rotated for all of
-    # that axis before the next part begins, and the tables of a part stay in the caches.
+    # If an outer axis repeats the angles of these rows, the rows are split into parts. Each part is
+    # rotated along all of that axis, so that its tables stay cached.
     (all_rows, *row_steps), outer = axes[1], prod(length for length, *_ in axes[2:])
     repeats = row_steps[2:] != [0, 0] and axes[2][0] > 1 and axes[2][3:] == (0, 0)
-    most = max(1, CACHED_TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
-    part = min(all_rows, most)
+    max_rows = max(1, CACHED_TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
+    part = min(all_rows, max_rows)
     parts = all_rows, *(part * step for step in row_steps)
     inner = (part, *row_steps), axes[0], (2, x_second, out_second, 0, 0)
     loops = np.asarray([parts, *axes[:1:-1], *inner], dtype=np.int64)
 
     rows = part * outer * -(-all_rows // part)
-    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // BYTES_OF_A_THREAD)
-    count = max(1, min(rows, most))
+    max_pieces = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // THREAD_BYTES)
+    count = max(1, min(rows, max_pieces))
     pieces = list(pairwise(rows * i // count for i in range(count + 1)))
     return Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
 
 
 @cache
 def compiled(size: int, ndim: int, *kind: Any) -> Any:
-    """Return the loops over pairs of a kind, for arrays of a number of axes."""
+    """Return the compiled loops for the size of a feature and the number of axes."""
     numbers, angles = _TYPES[size]
     read = types.Array(numbers, ndim, "A", readonly=True)
     table = types.Array(angles, ndim, "A", readonly=True)
@@ -150,12 +150,12 @@ def compiled(size: int, ndim: int, *kind: Any) -> Any:
     signature, rotate = types.void(*arguments), _loops(*kind)
     try:
         return njit(signature, nogil=True, error_model="numpy", cache=True)(rotate)
-    except RuntimeError:  # numba may write to neither place
+    except RuntimeError:  # neither cache directory is writable
         return njit(signature, nogil=True, error_model="numpy")(rotate)
 
 
 def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any:  # noqa: FBT001
-    """Return loops over rows of pairs, which go on from vector to vector of so many lanes."""
+    """Return loops over rows of pairs, by vectors of `lanes` pairs."""
     last_part = 2 if stream and not side_by_side else int(stream)
 
     def rotate(  # pragma: no cover - compiled
@@ -165,12 +165,12 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
         count, x_step, out_step, cos_step, sin_step = loops[-2]
         _, x_second, out_second, _, _ = loops[-1]
         for block in range(start // rows, -(-stop // rows)):
-            # Addresses are unsigned: with a signed number, they would become a float.
+            # Addresses are unsigned; unsigned plus signed would be a float.
             x_block, out_block = np.int64(x.ctypes.data), np.int64(out.ctypes.data)
             cos_block, sin_block = np.int64(cos.ctypes.data), np.int64(sin.ctypes.data)
-            rest, index = block, 0
+            remainder, index = block, 0
             for axis in range(len(loops) - 4, -1, -1):
-                index, rest = rest % loops[axis, 0], rest // loops[axis, 0]
+                index, remainder = remainder % loops[axis, 0], remainder // loops[axis, 0]
                 x_block += index * loops[axis, 1]
                 out_block += index * loops[axis, 2]
                 cos_block += index * loops[axis, 3]
@@ -181,20 +181,20 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
                 a, b = x_block + row * x_row, out_block + row * out_row
                 c, s = cos_block + row * cos_row, sin_block + row * sin_row
                 if last_part == 2:
-                    # One half after the other, so that whole lines go past the caches.
-                    for i in range(count // lanes):
-                        first, to = a + i * lanes * x_step, b + i * lanes * out_step
-                        cos_at, sin_at = c + i * lanes * cos_step, s + i * lanes * sin_step
-                        places = first, first + x_second, to, to + out_second, cos_at, sin_at
-                        _rotate_pairs(x, cos, lanes, side_by_side, one_angle, 1, places)
+                    # All first halves before the second, so that complete cache lines are stored.
+                    for i in range(0, count // lanes * lanes, lanes):
+                        first, to = a + i * x_step, b + i * out_step
+                        cosine, sine = c + i * cos_step, s + i * sin_step
+                        addresses = first, first + x_second, to, to + out_second, cosine, sine
+                        _rotate_pairs(x, cos, lanes, side_by_side, one_angle, 1, addresses)
                 for _ in range(count // lanes):
-                    places = a, a + x_second, b, b + out_second, c, s
-                    _rotate_pairs(x, cos, lanes, side_by_side, one_angle, last_part, places)
+                    addresses = a, a + x_second, b, b + out_second, c, s
+                    _rotate_pairs(x, cos, lanes, side_by_side, one_angle, last_part, addresses)
                     a, b = a + lanes * x_step, b + lanes * out_step
                     c, s = c + lanes * cos_step, s + lanes * sin_step
                 for _ in range(count % lanes):
-                    places = a, a + x_second, b, b + out_second, c, s
-                    _rotate_pairs(x, cos, 1, side_by_side, one_angle, 0, places)
+                    addresses = a, a + x_second, b, b + out_second, c, s
+                    _rotate_pairs(x, cos, 1, side_by_side, one_angle, 0, addresses)
                     a, b, c, s = a + x_step, b + out_step, c + cos_step, s + sin_step
 
     return rotate
@@ -209,9 +209,12 @@ def _rotate_pairs(
     side_by_side: NumbaType,
     one_angle: NumbaType,
     part: NumbaType,
-    places: NumbaType,
+    addresses: NumbaType,
 ) -> Value:
-    """Rotate a vector of pairs: from and to first and second numbers, by cosines and sines."""
+    """Rotate a vector of pairs.
+
+    The addresses are of the first and second features of `x` and of `out`, of cosines and sines.
+    """
     n = lanes.literal_value
 
     def code(context: Value, builder: Value, _signature: Value, arguments: Value) -> Value:
@@ -220,28 +223,28 @@ def _rotate_pairs(
         a, a2, b, b2, c, s = cgutils.unpack_tuple(builder, arguments[-1])
 
         def load(address: Value, dtype: Dtype, count: int) -> Value:
-            at = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
-            vector = builder.load(at, align=context.get_abi_sizeof(dtype))
+            pointer = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
+            vector = builder.load(pointer, align=context.get_abi_sizeof(dtype))
             return vector if dtype == angle else builder.fpext(vector, ir.VectorType(angle, count))
 
         def store(vector: Value, address: Value) -> None:
-            narrow = ir.VectorType(number, vector.type.count)
-            vector = vector if number == angle else builder.fptrunc(vector, narrow)
-            at = builder.inttoptr(address, narrow.as_pointer())
+            vector_type = ir.VectorType(number, vector.type.count)
+            vector = vector if number == angle else builder.fptrunc(vector, vector_type)
+            pointer = builder.inttoptr(address, vector_type.as_pointer())
             align = ALIGNED_BYTES if part.literal_value else context.get_abi_sizeof(number)
-            stored = builder.store(vector, at, align=align)
+            stored = builder.store(vector, pointer, align=align)
             if part.literal_value:
-                one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-                stored.set_metadata("nontemporal", one)
+                metadata = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+                stored.set_metadata("nontemporal", metadata)
 
         def fetch(address: Value, length: int) -> None:
             byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
             function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
-            to_read_data = [word(0), word(3), word(1)]
-            for ahead in range(AHEAD_BYTES, AHEAD_BYTES + length, LINE_BYTES):
-                at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
-                builder.call(prefetch, [at, *to_read_data])
+            flags = [word(0), word(3), word(1)]
+            for offset in range(AHEAD_BYTES, AHEAD_BYTES + length, LINE_BYTES):
+                pointer = builder.inttoptr(builder.add(address, address.type(offset)), byte)
+                builder.call(prefetch, [pointer, *flags])
 
         def pick(first: Value, second: Value, lanes: list[int]) -> Value:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
@@ -252,8 +255,8 @@ def _rotate_pairs(
         for address in (a, second) if part.literal_value == 1 else ():
             fetch(address, length)
         if side_by_side.literal_value:
-            both = load(a, number, 2 * n)
-            first, second = (pick(both, both, [*range(i, 2 * n, 2)]) for i in range(2))
+            pair = load(a, number, 2 * n)
+            first, second = (pick(pair, pair, [*range(i, 2 * n, 2)]) for i in range(2))
         else:
             first, second = load(a, number, n), load(a2, number, n)
         angles = 1 if one_angle.literal_value else n
@@ -261,16 +264,16 @@ def _rotate_pairs(
         if angles < n:
             cosine, sine = (pick(table, table, [0] * n) for table in (cosine, sine))
         # Each product is rounded, as in NumPy.
-        left = builder.fsub(builder.fmul(first, cosine), builder.fmul(second, sine))
-        right = builder.fadd(builder.fmul(second, cosine), builder.fmul(first, sine))
+        rotated_first = builder.fsub(builder.fmul(first, cosine), builder.fmul(second, sine))
+        rotated_second = builder.fadd(builder.fmul(second, cosine), builder.fmul(first, sine))
         if side_by_side.literal_value:
-            store(pick(left, right, [i + j for i in range(n) for j in (0, n)]), b)
+            store(pick(rotated_first, rotated_second, [i + j for i in range(n) for j in (0, n)]), b)
         else:
             # 0 stores both halves; past the caches 1 stores the first one, and 2 the second one.
             if part.literal_value < 2:
-                store(left, b)
+                store(rotated_first, b)
             if part.literal_value != 1:
-                store(right, b2)
+                store(rotated_second, b2)
         return context.get_dummy_value()
 
-    return types.void(x, cos, lanes, side_by_side, one_angle, part, places), code
+    return types.void(x, cos, lanes, side_by_side, one_angle, part, addresses), code
