@@ -663,13 +663,13 @@ WRONG = [
         PositionalEncoder(),
         pd.DataFrame({"x": [1.0, "deep"]}),
         TypeError,
-        "`X['x']` must hold numbers or dates, got text, 'deep'. Encode categories on their own, as by OneHotEncoder of scikit-learn.",
+        "`X['x']` must hold numbers or dates, got text, 'deep'. Encode categories separately, as by OneHotEncoder of scikit-learn.",
     ),
     (
         PositionalEncoder(),
         pd.DataFrame({"x": ["zone 1", "zone 2"]}, dtype="category"),
         TypeError,
-        "`X['x']` must hold numbers or dates, got text, 'zone 1'. Encode categories on their own, as by OneHotEncoder of scikit-learn.",
+        "`X['x']` must hold numbers or dates, got text, 'zone 1'. Encode categories separately, as by OneHotEncoder of scikit-learn.",
     ),
     (
         PositionalEncoder(),
@@ -849,7 +849,7 @@ WRONG = [
         PositionalEncoder(periods="day", time_zone="Asia/Tokyo"),
         TIMES,
         ValueError,
-        "`X['time']` must have times with a zone where `time_zone` is given, got times without a zone. Give them theirs, as with pandas.Series.dt.tz_localize.",
+        "`X['time']` must have times with a zone where `time_zone` is given, got times without a zone. Set their zone, as by pandas.Series.dt.tz_localize.",
     ),
     (
         PositionalEncoder(time_zone="UTC"),

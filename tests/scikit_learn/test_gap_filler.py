@@ -292,7 +292,7 @@ def test_stations_are_filled_one_by_one():
     np.testing.assert_allclose(one["y"].to_numpy()[[7, 47]], [20.5, 1020.5], atol=0.6)
     GapFiller().fit(table[table.station == 0].iloc[np.arange(80) // 2])  # equal values
     both = table[["t", "y"]]
-    message = r"Column 'y' has several values at a position, whose mean is taken.*as by groupby"
+    message = r"Column 'y' has several values at a position, whose mean is used.*as by groupby"
     with pytest.warns(UserWarning, match=message) as warned:
         GapFiller(positions=["t"]).fit(both)
     assert warned[0].filename == __file__
@@ -416,7 +416,9 @@ def test_booleans_with_gaps_stay_as_they_are():
     flags = pd.Series([True, None, False] * 20, dtype=object)
     table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
     filler = GapFiller()
-    stays = r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: make numbers"
+    stays = (
+        r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: convert it to numbers"
+    )
     with pytest.warns(UserWarning, match=stays) as warned:
         filled = filler.fit_transform(table)
     assert len(warned) == 2
@@ -903,7 +905,7 @@ ERRORS = {
             frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
         ),
         ValueError,
-        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass how long, or how",
+        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass differences",
     ),
     "index of far integers": (
         lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),
@@ -922,7 +924,7 @@ ERRORS = {
             .predict([[np.nan, 1.0]])
         ),
         ValueError,
-        "got none in x0. Rows without positions are filled from their own table alone: pass rows",
+        "got none in x0. Without positions, only rows of the same table fill a gap: pass adjacent",
     ),
 }
 

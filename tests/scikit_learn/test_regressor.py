@@ -32,7 +32,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
     SumKernel,
 )
-from positional_embeddings.sklearn.frames import with_days
+from positional_embeddings.sklearn.frames import times_to_days
 
 # Queries far outside of the samples are asked on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the samples")
@@ -160,7 +160,7 @@ def test_predictions_are_those_of_a_loop(name, block_size):
     rows = np.array([weights_at(p, x, case) for p in q])
     np.testing.assert_allclose(mean, rows @ y, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(q), mean)
-    found = model._smoother.predict(q.T, squares=True)
+    found = model._model.predict(q.T, squares=True)
     np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
     of_mean = model.predict(q, return_std="mean")[1]
     assert (of_mean <= std).all()
@@ -907,7 +907,7 @@ def test_spans_of_every_unit_are_days(unit):
     length = {"W": 7 * 86_400, "h": 3600}.get(unit)
     length = length or Fraction(1, 10 ** {"ns": 9, "ps": 12, "fs": 15, "as": 18}[unit])
     ticks = [-(2**63) + 1, -5, 0, 1, 2**63 - 1]
-    days, kinds = with_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
+    days, kinds = times_to_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
     assert [kind.is_time for kind in kinds] == [True]
     expected = [float(tick * Fraction(length, 86_400)) for tick in ticks]
     np.testing.assert_allclose(days[:, 0], expected, rtol=2**-51)
@@ -1130,7 +1130,7 @@ ERRORS = {
     "kernel of a process": (
         lambda: fitted(RBF()),
         TypeError,
-        r"got sklearn\.gaussian_process\.kernels\.RBF\. Kernels of Gaussian processes are others",
+        r"got sklearn\.gaussian_process\.kernels\.RBF\. Kernels of Gaussian processes differ",
     ),
     "kernel of a process times ours": (
         lambda: fitted(RBF() * GaussianKernel()),
@@ -1140,7 +1140,7 @@ ERRORS = {
     "part of a process": (
         lambda: fitted(SumKernel(GaussianKernel(), RBF())),
         TypeError,
-        "`k2` must be a kernel, got .*RBF. Kernels of Gaussian processes are others",
+        "`k2` must be a kernel, got .*RBF. Kernels of Gaussian processes differ",
     ),
     "kernel for a process": (
         lambda: GaussianProcessRegressor(GaussianKernel()).fit(np.zeros((4, 1)), np.arange(4.0)),
@@ -1254,7 +1254,7 @@ ERRORS = {
     "nanoseconds": (
         lambda: fitted("gaussian", np.arange(4) + np.datetime64("2024-01-01", "ns")),
         ValueError,
-        r"`X\['?x?0'?\]` must have values that differ in float64, times being days since 1970",
+        r"`X\['?x?0'?\]` must have values that differ in float64, with times as days since",
     ),
     "far integers": (
         lambda: AttentionRegressor().fit(2**60 + np.arange(4)[:, None], np.arange(4.0)),
@@ -1311,7 +1311,7 @@ ERRORS = {
     "text among numbers": (
         lambda: AttentionRegressor().fit(np.array([[1.0], ["b"]], dtype=object), [1.0, 2.0]),
         TypeError,
-        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories on their own",
+        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories separately",
     ),
     "text for y": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, "b"], dtype=object)),

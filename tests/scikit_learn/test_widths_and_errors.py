@@ -17,7 +17,7 @@ from positional_embeddings.sklearn import (
     MaternKernel,
     PeriodicKernel,
 )
-from positional_embeddings.sklearn.smooth import Smooth
+from positional_embeddings.sklearn.smooth import KernelSmoother
 from smoothers import Factor, bell, circle, drawn, folded, kept_of, scaled, smoothed
 
 # Queries far outside of the samples are asked on purpose.
@@ -78,8 +78,10 @@ def test_a_search_for_many_widths_ends(monkeypatch):
     rng, calls = np.random.default_rng(0), []
     x = rng.uniform(0, 1, (80, 12))
     y = np.sin(6 * x[:, 2]) + x[:, 7] + rng.normal(0, 0.05, 80)
-    predict = Smooth.predict
-    monkeypatch.setattr(Smooth, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    predict = KernelSmoother.predict
+    monkeypatch.setattr(
+        KernelSmoother, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k)
+    )
     model = AttentionRegressor(local_linear=False).fit(x, y)
     widths = np.array(model.kernel_.length_scale)
     assert {2, 7} == set(np.argsort(widths)[:2])
@@ -207,13 +209,13 @@ def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
     """Weights are those of places, whatever the number of groups that share them."""
     place, group = np.arange(400) % 10, np.arange(400) // 10
     y = np.sin(place) + np.random.default_rng(0).normal(0, 0.3, 400)
-    sizes, in_leaf = [], Smooth._in_leaf
+    sizes, in_leaf = [], KernelSmoother._predict_leaf
 
     def plural(self, query, columns, left, *, squares):
         sizes.append(columns.size)
         return in_leaf(self, query, columns, left, squares=squares)
 
-    monkeypatch.setattr(Smooth, "_in_leaf", plural)
+    monkeypatch.setattr(KernelSmoother, "_predict_leaf", plural)
     AttentionRegressor().fit(place[:, None], y, groups=group)
     assert max(sizes) == 10
     assert len(sizes) < 150
