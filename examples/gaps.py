@@ -168,8 +168,8 @@ HOURS = (8, 20), (6, 22), (0, 18)
 
 def judge_never(y, hidden):
     """Return our error, of that of the line, between the first and the last sample."""
-    known = np.flatnonzero(~hidden)[[0, -1]]
-    y, hidden = y[known[0] : known[1] + 1], hidden[known[0] : known[1] + 1]
+    ends = np.flatnonzero(~hidden)[[0, -1]]
+    y, hidden = y[ends[0] : ends[1] + 1], hidden[ends[0] : ends[1] + 1]
     filler, table = GapFiller(positions="index"), y.mask(hidden)
     error = (filler.fit_transform(table) - y)[hidden]
     x, std = places_of(y), filler.transform_std(table)[hidden]
@@ -204,12 +204,12 @@ def page():
 def main():
     parser = argparse.ArgumentParser(description="Judge how gaps of real data are filled.")
     parser.add_argument("--page", type=Path, default=HERE / "output" / "gaps.md", help="Markdown")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of phases that were never measured
         text = page()
-    given.page.parent.mkdir(exist_ok=True)
-    given.page.write_text(text)
+    options.page.parent.mkdir(exist_ok=True)
+    options.page.write_text(text)
     print(text)
 
 

@@ -41,9 +41,9 @@ GAPS = {  # of a series, in samples
 
 def features(series, y):
     """Return columns: the measurements, the time, and a circle of the longest known period."""
-    at = np.arange(y.size)
-    turn = 2 * np.pi * at / series.samples
-    return np.column_stack([y, at, np.sin(turn), np.cos(turn)])
+    rows = np.arange(y.size)
+    turn = 2 * np.pi * rows / series.samples
+    return np.column_stack([y, rows, np.sin(turn), np.cos(turn)])
 
 
 def imputed(imputer):
@@ -153,12 +153,12 @@ def main():
     parser.add_argument(
         "--page", type=Path, default=HERE / "output" / "imputers.md", help="Markdown"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of optimizers, and of indices without a frequency
         text = page()
-    given.page.parent.mkdir(exist_ok=True)
-    given.page.write_text(text)
+    options.page.parent.mkdir(exist_ok=True)
+    options.page.write_text(text)
     print(text)
 
 

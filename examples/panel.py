@@ -126,13 +126,13 @@ class Interpolation(RegressorMixin, BaseEstimator):
 
     def fit(self, x, y):
         self.scale_ = x.std(axis=0)
-        places, at = np.unique(x / self.scale_, axis=0, return_inverse=True)
-        mean = np.bincount(at.ravel(), y) / np.bincount(at.ravel())
+        points, indices = np.unique(x / self.scale_, axis=0, return_inverse=True)
+        mean = np.bincount(indices.ravel(), y) / np.bincount(indices.ravel())
         if x.shape[1] == 1:
-            self.inside_ = lambda x: np.interp(x[:, 0], places[:, 0], mean)
+            self.inside_ = lambda x: np.interp(x[:, 0], points[:, 0], mean)
             return self
-        self.inside_ = LinearNDInterpolator(places, mean)
-        self.outside_ = NearestNDInterpolator(places, mean)
+        self.inside_ = LinearNDInterpolator(points, mean)
+        self.outside_ = NearestNDInterpolator(points, mean)
         return self
 
     def predict(self, x):
@@ -300,12 +300,12 @@ def main():
     folder = HERE / "output"
     parser.add_argument("--picture", type=Path, default=folder / "panel.png", help="PNG")
     parser.add_argument("--page", type=Path, default=folder / "panel.md", help="Markdown")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numbers at their bounds
         table = compare(tasks(), methods())
-    draw(given.picture, table)
-    given.page.write_text(page(table))
+    draw(options.picture, table)
+    options.page.write_text(page(table))
     print(page(table))
 
 

@@ -1,4 +1,4 @@
-"""Smoothers of `positional_embeddings.sklearn`, as loops over queries that see all samples."""
+"""Smoothers of `positional_embeddings.sklearn`, as loops over queries and all samples."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,26 +13,26 @@ from positional_embeddings.sklearn import (
 
 
 class Samples(NamedTuple):
-    """The measurements at each place."""
+    """The measurements at each location."""
 
-    x: np.ndarray  # (columns, places)
-    y: np.ndarray  # (targets, places): their mean
-    weight: np.ndarray  # (places,): their weights together
-    within: np.ndarray  # (targets, places): their variance
-    repeats: np.ndarray  # (places,): their number, 1 if they agree
+    x: np.ndarray  # (columns, locations)
+    y: np.ndarray  # (targets, locations): mean
+    weight: np.ndarray  # (locations,): sum of the weights
+    variance: np.ndarray  # (targets, locations)
+    replicates: np.ndarray  # (locations,): number of measurements, 1 if all are equal
 
 
-class Predicted(NamedTuple):
+class Prediction(NamedTuple):
     mean: np.ndarray  # (ridges, targets, queries)
-    leverage: np.ndarray  # (ridges, queries): what 1 measured at the query would add
+    leverage: np.ndarray  # (ridges, queries): derivative by a measurement at the query
     squares: np.ndarray  # (queries,): sum of the squared weights of measurements
-    distance: np.ndarray  # (queries,): to the nearest sample that is seen whole, in widths
-    asymmetry: np.ndarray  # (queries,): 0 if samples are all around, 1 if all are on one side
+    distance: np.ndarray  # (queries,): from the nearest neighbour, in widths
+    asymmetry: np.ndarray  # (queries,): 0 with samples all around, 1 with all on one side
 
 
 class Factor(NamedTuple):
     weight: Callable  # of the distance in widths
-    places: Callable  # (columns, samples) as (features, samples) in widths
+    features: Callable  # (columns, samples) as (features, samples) in widths
 
 
 def bell(r):
@@ -70,68 +70,68 @@ KERNELS = {
 }
 
 
-def drawn(columns, n, seed=0):
-    """Return x, y of two targets and weights of samples in [0, 10), some at one place."""
+def draw_samples(columns, n, seed=0):
+    """Return x, y of two targets and weights of samples in [0, 10), some of them replicates."""
     rng = np.random.default_rng(seed)
-    places = np.sort(rng.uniform(0, 10, (n, columns)), axis=0)
-    places[:, 1:] = rng.permutation(places[:, 1:])
-    at = np.repeat(np.arange(n), rng.integers(1, 4, n))
-    x = places[at]
+    locations = np.sort(rng.uniform(0, 10, (n, columns)), axis=0)
+    locations[:, 1:] = rng.permutation(locations[:, 1:])
+    location = np.repeat(np.arange(n), rng.integers(1, 4, n))
+    x = locations[location]
     y = np.stack([np.sin(x[:, 0]), 10 * np.cos(2 * x[:, -1])], axis=1)
-    agree = (at % 5 == 0)[:, None]
+    agree = (location % 5 == 0)[:, None]
     y = y + np.where(agree, 0.0, rng.normal(0, 0.3, y.shape))
     return x, y, rng.uniform(0.2, 3, len(x))
 
 
-def folded(x, y, weight):
-    """Return the samples at each place, and the place of each measurement."""
+def average_replicates(x, y, weight):
+    """Return the sample at each location, and the location of each measurement."""
     weight = weight / weight.max()
-    places = sorted({tuple(row) for row in x}, key=lambda row: row[::-1])
+    locations = sorted({tuple(row) for row in x}, key=lambda row: row[::-1])
     rows = []
-    for place in places:
-        own = [i for i, row in enumerate(x) if tuple(row) == place]
-        w, of_place = weight[own], y[own]
-        mean = w @ of_place / w.sum()
-        differ = (of_place != of_place[0]).any()
-        repeats = w.sum() ** 2 / (w @ w) if differ else 1.0
-        rows.append((place, mean, w.sum(), w @ (of_place - mean) ** 2 / w.sum(), repeats))
+    for point in locations:
+        indices = [i for i, row in enumerate(x) if tuple(row) == point]
+        w, values = weight[indices], y[indices]
+        mean = w @ values / w.sum()
+        differ = (values != values[0]).any()
+        replicates = w.sum() ** 2 / (w @ w) if differ else 1.0
+        rows.append((point, mean, w.sum(), w @ (values - mean) ** 2 / w.sum(), replicates))
     samples = Samples(*(np.array(part).T for part in zip(*rows, strict=True)))
-    return samples, np.array([places.index(tuple(row)) for row in x])
+    return samples, np.array([locations.index(tuple(row)) for row in x])
 
 
-def kept_of(own, labels, radius, left, side=None):
-    """Return the fraction of its weight that each sample keeps for each query."""
-    kept = np.ones((own.shape[1], labels.shape[1]))
-    for i, row in enumerate(kept):
-        away = labels - own[:, [i]]
-        row[(abs(away) <= radius).all(axis=0)] = left[i]
+def visible_weights(query_labels, labels, radius, visible_part, side=None):
+    """Return the fraction of the weight of each sample that each query sees."""
+    visible = np.ones((query_labels.shape[1], labels.shape[1]))
+    for i, row in enumerate(visible):
+        offset = labels - query_labels[:, [i]]
+        row[(abs(offset) <= radius).all(axis=0)] = visible_part[i]
         if side is not None:
-            row[side[i] * away[0] > 0] = 0
-    return kept
+            row[side[i] * offset[0] > 0] = 0
+    return visible
 
 
-def smoothed(factors, samples, x, ridges, kept=None, cutoff=None):
-    """Return what a smoother predicts at x, (columns, queries), with each ridge."""
+def smooth(factors, samples, x, ridges, visible=None, cutoff=None):
+    """Return the prediction at x, (columns, queries), with each ridge."""
     weight = samples.weight / samples.weight.max()
     parts = []
     for i in range(x.shape[1]):
-        away = [factor.places(samples.x) - factor.places(x[:, [i]]) for factor in factors]
-        own = np.ones_like(weight) if kept is None else kept[i]
-        squared = (np.concatenate(away) ** 2).sum(axis=0)
-        if not own.any():
+        offset = [factor.features(samples.x) - factor.features(x[:, [i]]) for factor in factors]
+        weights = np.ones_like(weight) if visible is None else visible[i]
+        squared = (np.concatenate(offset) ** 2).sum(axis=0)
+        if not weights.any():
             nothing = np.full(len(ridges), np.nan)
             means = np.full((len(ridges), len(samples.y)), np.nan)
             parts.append((means, nothing, np.nan, np.inf, np.nan))
             continue
-        nearest = squared[own > 0].min()
+        nearest = squared[weights > 0].min()
         widening = max(1.0, nearest - 3)
-        p = own * weight
-        for factor, d in zip(factors, away, strict=True):
+        p = weights * weight
+        for factor, d in zip(factors, offset, strict=True):
             p = p * factor.weight(np.sqrt((d**2).sum(axis=0) / widening))
         if cutoff is not None:
             p[squared > nearest + cutoff**2 * widening] = 0
-        distance = np.sqrt(squared[(own == 1) & (p > 0)].min(initial=np.inf))
-        total, u = p.sum(), np.concatenate(away)
+        distance = np.sqrt(squared[(weights == 1) & (p > 0)].min(initial=np.inf))
+        total, u = p.sum(), np.concatenate(offset)
         p = p / total
         mean = u @ p
         cov = (u - mean[:, None]) * p @ (u - mean[:, None]).T
@@ -145,9 +145,9 @@ def smoothed(factors, samples, x, ridges, kept=None, cutoff=None):
                 t = -np.linalg.solve(cov + local * np.eye(len(mean)), mean)
                 size = np.sqrt(-t @ mean)
                 t = t * min(1, 1.4 * np.sqrt(len(mean)) / size) if size > 0 else t
-            of_sample = p * (1 + t @ (u - mean[:, None]))
-            means.append(samples.y @ of_sample)
+            sample_weight = p * (1 + t @ (u - mean[:, None]))
+            means.append(samples.y @ sample_weight)
             leverage.append((1 - t @ mean) / total)
-        squares = of_sample**2 @ (1 / samples.repeats)
+        squares = sample_weight**2 @ (1 / samples.replicates)
         parts.append((np.array(means), np.array(leverage), squares, distance, asymmetry))
-    return Predicted(*(np.stack(part, axis=-1) for part in zip(*parts, strict=True)))
+    return Prediction(*(np.stack(part, axis=-1) for part in zip(*parts, strict=True)))

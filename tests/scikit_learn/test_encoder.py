@@ -293,14 +293,14 @@ def test_wavelengths_are_octaves_of_twice_the_range():
     x = pd.DataFrame({"depth": [1.0, 3.0, 5.0], "same": [7.0, 7.0, 7.0]})
     encoder = PositionalEncoder("fourier").fit(x)
     assert encoder.encoding_ == "fourier"
-    waves = [
+    sinusoids = [
         (v, w)
         for v, top in (("depth", 8.0), ("same", 1.0))
         for w in (top, top / 2, top / 4, top / 8)
     ]
-    names = [f"{v}_{function}_{w:g}" for v, w in waves for function in ("sin", "cos")]
+    names = [f"{v}_{function}_{w:g}" for v, w in sinusoids for function in ("sin", "cos")]
     assert encoder.get_feature_names_out().tolist() == names
-    expected = [[f for v, w in waves for f in wave(row[v] / w)] for _, row in x.iterrows()]
+    expected = [[f for v, w in sinusoids for f in wave(row[v] / w)] for _, row in x.iterrows()]
     np.testing.assert_allclose(encoder.transform(x), expected, atol=1e-12)
 
 
@@ -313,12 +313,12 @@ def test_wavelengths_of_times():
         f"time_sin_{d}" for d in ("8d", "4d", "2d", "24h")
     ]
     epoch = datetime(1970, 1, 1)
-    given = PositionalEncoder("fourier", wavelengths=[timedelta(days=d) for d in (8, 4, 2, 1)])
+    encoder = PositionalEncoder("fourier", wavelengths=[timedelta(days=d) for d in (8, 4, 2, 1)])
     expected = [
         [f for days in (8, 4, 2, 1) for f in wave((t - epoch) / timedelta(days=days))]
         for t in table["time"]
     ]
-    for fitted in (encoder, given.fit(table)):
+    for fitted in (encoder, encoder.fit(table)):
         np.testing.assert_allclose(fitted.transform(table), expected, atol=1e-9)
     same = PositionalEncoder("fourier").fit(table[:1])
     assert same.get_feature_names_out().tolist()[::2] == [
@@ -398,7 +398,7 @@ def test_times_at_equal_steps_tell_no_shorter_part(freq):
 
 DAYS = np.arange(0, 800, 1 / 24)
 HARMONICS = {
-    # As many harmonics as pairs of twelfths of the period that were measured.
+    # The number of harmonics is half of the number of sampled twelfths of the period.
     "twice a day": (np.arange(0, 800, 0.5), [1, 3, 3]),
     "four hours of a day": (DAYS[DAYS % 1 < 0.13], [1, 3, 3]),
     "mornings": (DAYS[(DAYS % 1 > 0.24) & (DAYS % 1 < 0.58)], [2, 3, 3]),
@@ -430,18 +430,18 @@ def test_harmonics_are_those_that_the_phases_tell(days, counts):
 
 def test_each_column_by_what_it_holds():
     day = np.arange(400.0)
-    places = {"longitude": 170 + day / 20, "latitude": day / 10}
+    coordinates = {"longitude": 170 + day / 20, "latitude": day / 10}
     table = pd.DataFrame(
-        {"t": pd.date_range("2021", periods=400), "depth": day.astype(np.float32), **places}
+        {"t": pd.date_range("2021", periods=400), "depth": day.astype(np.float32), **coordinates}
     )
     encoder = PositionalEncoder().fit(table)
-    sphere = spherical_encoding(places["latitude"], places["longitude"], 6).T
+    sphere = spherical_encoding(coordinates["latitude"], coordinates["longitude"], 6).T
     dates = PositionalEncoder("cyclic", periods=["week", "year"]).fit_transform(table[["t"]])
     depth = PositionalEncoder("fourier").fit_transform(table[["depth"]])
     np.testing.assert_array_equal(encoder.transform(table), np.hstack([sphere, dates, depth]))
     assert encoder.get_feature_names_out()[0] == "place_l0_m0"
-    given = PositionalEncoder(periods="day", harmonics=2, degree=2, trend=True)
-    names = given.fit(table.drop(columns="depth")).get_feature_names_out()
+    other = PositionalEncoder(periods="day", harmonics=2, degree=2, trend=True)
+    names = other.fit(table.drop(columns="depth")).get_feature_names_out()
     assert len(names) == 9 + 4 + 1
     assert names[-1] == "t_trend"
     numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]] + 5)
@@ -463,10 +463,10 @@ def test_both_sides_of_the_date_line_are_near(unit, turn):
 
 def test_spherical_features_of_two_columns():
     x = np.random.default_rng(0).uniform(-80, 80, (5, 2))
-    for unit, places in (("degrees", x), ("radians", np.deg2rad(x))):
-        got = PositionalEncoder("spherical", degree=2, unit=unit).fit(places)
-        expected = spherical_encoding(*places.T, 2, unit=unit).T
-        np.testing.assert_array_equal(got.transform(places), expected)
+    for unit, coordinates in (("degrees", x), ("radians", np.deg2rad(x))):
+        got = PositionalEncoder("spherical", degree=2, unit=unit).fit(coordinates)
+        expected = spherical_encoding(*coordinates.T, 2, unit=unit).T
+        np.testing.assert_array_equal(got.transform(coordinates), expected)
     assert got.get_feature_names_out().tolist()[:5] == [
         "place_l0_m0",
         "place_l1_m-1",
@@ -570,11 +570,11 @@ def test_in_a_pipeline_with_a_search():
         remainder=PositionalEncoder(),
     )
     depth = frame["depth"]
-    longest = 2 * (depth.max() - depth.min())
+    max_wavelength = 2 * (depth.max() - depth.min())
     expected = [
         [
             *wave((clock - clock.normalize()) / pd.Timedelta(days=1)),
-            *(w for octave in (1, 2, 4, 8) for w in wave(value * octave / longest)),
+            *(w for octave in (1, 2, 4, 8) for w in wave(value * octave / max_wavelength)),
         ]
         for clock, value in zip(frame["time"].dt.tz_localize(None), depth, strict=True)
     ]
@@ -663,13 +663,13 @@ WRONG = [
         PositionalEncoder(),
         pd.DataFrame({"x": [1.0, "deep"]}),
         TypeError,
-        "`X['x']` must hold numbers or dates, got text, 'deep'. Encode categories on their own, as by OneHotEncoder of scikit-learn.",
+        "`X['x']` must hold numbers or dates, got text, 'deep'. Encode categories separately, as by OneHotEncoder of scikit-learn.",
     ),
     (
         PositionalEncoder(),
         pd.DataFrame({"x": ["zone 1", "zone 2"]}, dtype="category"),
         TypeError,
-        "`X['x']` must hold numbers or dates, got text, 'zone 1'. Encode categories on their own, as by OneHotEncoder of scikit-learn.",
+        "`X['x']` must hold numbers or dates, got text, 'zone 1'. Encode categories separately, as by OneHotEncoder of scikit-learn.",
     ),
     (
         PositionalEncoder(),
@@ -849,7 +849,7 @@ WRONG = [
         PositionalEncoder(periods="day", time_zone="Asia/Tokyo"),
         TIMES,
         ValueError,
-        "`X['time']` must have times with a zone where `time_zone` is given, got times without a zone. Give them theirs, as with pandas.Series.dt.tz_localize.",
+        "`X['time']` must have times with a zone where `time_zone` is given, got times without a zone. Set their zone, as by pandas.Series.dt.tz_localize.",
     ),
     (
         PositionalEncoder(time_zone="UTC"),
@@ -949,7 +949,7 @@ if find_spec("torch"):  # scikit-learn takes each build for CUDA for one with a 
     torch.backends.cuda.is_built = torch.cuda.is_available
 sys.path[:0] = {folders!r}
 from test_encoder import ENCODERS
-# What a machine cannot run without these libraries, and without a GPU.
+# Reasons for skipped checks: missing libraries, or no GPU.
 NOT_HERE = ("is not installed", "requires cuda", "no XPU device", "PYTORCH_ENABLE_MPS_FALLBACK")
 for result in check_estimator(ENCODERS[{name!r}], on_skip=None):
     reason = str(result["exception"] or "")
@@ -1074,14 +1074,14 @@ LAST = 2**63 - 1
     ("first", "last"), [(-LAST, LAST), (0, LAST), (3, 7), (3, 4), (LAST, LAST)]
 )
 def test_octaves_of_times_of_every_unit(unit, first, last):
-    """Each is half of the one before, from twice the range or the longest that timedelta64 holds."""
+    """Each is half of the one before, from twice the range or the longest span of timedelta64."""
     times = np.asarray([[first], [last]]).astype(f"datetime64[{unit}]")
     encoder = PositionalEncoder("fourier").fit(times)
-    ((longest, *rest),) = encoder._features.wavelengths
+    ((first_wavelength, *wavelengths),) = encoder._features.wavelengths
     of_a_week = Fraction(LENGTHS[unit], LENGTHS["W"])
     weeks = 2 * (last - first) * of_a_week or Fraction(1, 7)
     weeks = min(max(weeks, Fraction(8, LENGTHS["W"])), 2**62)
-    for wave in (longest, *rest):
+    for wave in (first_wavelength, *wavelengths):
         wave_unit, _ = np.datetime_data(wave.dtype)
         held = Fraction(int(wave.astype(int)) * LENGTHS[wave_unit], LENGTHS["W"])
         assert abs(held - weeks) <= weeks / 2**50

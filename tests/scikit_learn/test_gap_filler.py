@@ -38,21 +38,23 @@ def test_a_given_estimator_fills():
     filled = filler.transform(holes)
     np.testing.assert_array_equal(filled[~gaps], values[~gaps])
     for j, estimator in enumerate(filler.estimators_):
-        own = AttentionRegressor().fit(np.flatnonzero(~gaps[:, j])[:, None], values[~gaps[:, j], j])
+        regressor = AttentionRegressor().fit(
+            np.flatnonzero(~gaps[:, j])[:, None], values[~gaps[:, j], j]
+        )
         gap = np.flatnonzero(gaps[:, j])
-        np.testing.assert_allclose(filled[gap, j], own.predict(gap[:, None]))
-        assert estimator.get_params() == own.get_params()
+        np.testing.assert_allclose(filled[gap, j], regressor.predict(gap[:, None]))
+        assert estimator.get_params() == regressor.get_params()
 
 
 def test_columns_of_positions():
     values, holes, _ = series()
-    at = np.linspace(0, 1, 60)
-    table = np.column_stack([holes[:, 0], at, holes[:, 1]])
+    x = np.linspace(0, 1, 60)
+    table = np.column_stack([holes[:, 0], x, holes[:, 1]])
     filled = GapFiller(LinearRegression(), positions=[1]).fit_transform(table)
-    np.testing.assert_array_equal(filled[:, 1], at)
+    np.testing.assert_array_equal(filled[:, 1], x)
     seen = ~np.isnan(holes[:, 1])
-    line = np.polyfit(at[seen], holes[seen, 1], 1)
-    np.testing.assert_allclose(filled[~seen, 2], np.polyval(line, at[~seen]))
+    line = np.polyfit(x[seen], holes[seen, 1], 1)
+    np.testing.assert_allclose(filled[~seen, 2], np.polyval(line, x[~seen]))
     np.testing.assert_allclose(filled[seen, 2], values[seen, 1])
 
 
@@ -193,7 +195,7 @@ def test_times_are_found():
     other = table.assign(n=np.arange(120.0))
     order = np.random.default_rng(0).permutation(120)
     objects = table.astype(object).to_numpy()
-    found = {
+    cases = {
         "series": (seen, "index", lambda filled: filled),
         "frame": (seen.to_frame(), "index", lambda filled: filled.y),
         "column beside an index of times": (other.set_index(seen.index), "index", lambda f: f.y),
@@ -207,7 +209,7 @@ def test_times_are_found():
         "zone": (seen.tz_localize("Europe/Zurich"), "index", lambda filled: filled),
         "rows in any order": (seen.iloc[order], "index", lambda filled: filled.sort_index()),
     }
-    for name, (x, positions, values_of) in found.items():
+    for name, (x, positions, values_of) in cases.items():
         filler = clone(by_line).fit(x)
         assert filler.positions_ == positions, name
         np.testing.assert_allclose(
@@ -231,7 +233,7 @@ def test_dates_as_text_and_periods_are_refused(kind):
 
     dates = pd.date_range("2024-01-01", periods=4)
     y, text = [1.0, np.nan, 3.0, 4.0], dates.astype(str)
-    x, name, way = {
+    x, name, function = {
         "column": (pd.DataFrame({"t": text, "y": y}), "X['t']", "pandas.to_datetime"),
         "index": (pd.Series(y, text), "X.index", "pandas.to_datetime"),
         "polars": (pl.DataFrame({"t": text.tolist(), "y": y}), "X['t']", "pandas.to_datetime"),
@@ -241,7 +243,7 @@ def test_dates_as_text_and_periods_are_refused(kind):
             "with .to_timestamp\\(\\) of pandas",
         ),
     }[kind]
-    with pytest.raises(TypeError, match=rf"^`{re.escape(name)}` must hold dates.*{way}"):
+    with pytest.raises(TypeError, match=rf"^`{re.escape(name)}` must hold dates.*{function}"):
         GapFiller().fit(x)
     assert GapFiller(positions=None).fit(x).positions_ is None
     with pytest.raises(ValueError, match=r"got one of text or booleans.*pandas\.to_datetime"):
@@ -292,7 +294,7 @@ def test_stations_are_filled_one_by_one():
     np.testing.assert_allclose(one["y"].to_numpy()[[7, 47]], [20.5, 1020.5], atol=0.6)
     GapFiller().fit(table[table.station == 0].iloc[np.arange(80) // 2])  # equal values
     both = table[["t", "y"]]
-    message = r"Column 'y' has several values at a position, whose mean is taken.*as by groupby"
+    message = r"Column 'y' has several values at a position, whose mean is used.*as by groupby"
     with pytest.warns(UserWarning, match=message) as warned:
         GapFiller(positions=["t"]).fit(both)
     assert warned[0].filename == __file__
@@ -340,10 +342,10 @@ TURNS = {
 
 @pytest.mark.parametrize(("turn", "low"), TURNS.values(), ids=TURNS)
 def test_angles_are_filled_as_two_columns(turn, low):
-    """A track across the end of the turn; numbers that are none are not taken for angles."""
-    at = np.arange(200.0)
-    track = (2.5 * at / 100 + 0.02 * np.sin(at / 9)) % 1 * turn + low
-    table = np.where(at == 39, np.nan, track)[:, None]
+    """A track across the end of the turn; other numbers raise no warning."""
+    x = np.arange(200.0)
+    track = (2.5 * x / 100 + 0.02 * np.sin(x / 9)) % 1 * turn + low
+    table = np.where(x == 39, np.nan, track)[:, None]
     back = r"np.arctan2\(y, x\)" + (r"\)" if turn > 7 else "")
     with pytest.warns(
         UserWarning, match=rf"'x0' looks like angles.* x = np.cos.*{back} % "
@@ -352,21 +354,21 @@ def test_angles_are_filled_as_two_columns(turn, low):
     assert warned[0].filename == __file__
     seen = np.arange(200) != 39
     with pytest.warns(UserWarning, match="A target looks like angles"):
-        AttentionRegressor(GaussianKernel(2.0)).fit(at[seen, None], track[seen])
+        AttentionRegressor(GaussianKernel(2.0)).fit(x[seen, None], track[seen])
     angle = table[:, 0] * 2 * np.pi / turn
     filled = GapFiller().fit_transform(np.stack([np.cos(angle), np.sin(angle)], axis=1))
     off = (np.arctan2(filled[39, 1], filled[39, 0]) * turn / (2 * np.pi) - track[39]) / turn
     assert abs((off + 0.5) % 1 - 0.5) < 0.02
     rng = np.random.default_rng(0)
     for other in (
-        turn * np.abs(np.sin(at / 20)),  # turns back
+        turn * np.abs(np.sin(x / 20)),  # turns back
         turn * rng.uniform(size=200),  # goes anywhere
-        np.where(at % 2, turn, 0.0),  # two values
+        np.where(x % 2, turn, 0.0),  # two values
         1.2 * track,
         0.5 * track,
     ):
         with np.testing.assert_no_warnings():
-            GapFiller().fit(np.where(at == 39, np.nan, other)[:, None])
+            GapFiller().fit(np.where(x == 39, np.nan, other)[:, None])
     with np.testing.assert_no_warnings():
         GapFiller().fit(track[:, None])  # has no gap
 
@@ -383,15 +385,15 @@ def test_text_passes_and_dates_stay_dates():
     for library in (pd, pl):
         table = library.DataFrame(columns)
         filler = GapFiller(LinearRegression(), positions=["t"])
-        kept = filler.fit_transform(table)
-        assert list(kept["place"]) == list(names)
-        assert kept["t"].dtype == table["t"].dtype
-        np.testing.assert_array_equal(kept["t"].to_numpy(), dates)
+        filled = filler.fit_transform(table)
+        assert list(filled["place"]) == list(names)
+        assert filled["t"].dtype == table["t"].dtype
+        np.testing.assert_array_equal(filled["t"].to_numpy(), dates)
         assert np.isnan(table["y"].to_numpy()).any()
-        kept = GapFiller(positions=["t"]).fit_transform(table)
+        filled = GapFiller(positions=["t"]).fit_transform(table)
         expected = GapFiller(positions=["t"]).fit_transform(table[["t", "y"]])["y"]
-        np.testing.assert_allclose(kept["y"].to_numpy(), expected, atol=1e-9)
-        assert kept["n"].dtype == table["n"].dtype  # integers without gaps
+        np.testing.assert_allclose(filled["y"].to_numpy(), expected, atol=1e-9)
+        assert filled["n"].dtype == table["n"].dtype  # integers without gaps
         std = filler.set_params(estimator=AttentionRegressor()).fit(table).transform_std(table)
         assert type(std) is type(table)
         assert list(std.columns) == list(table.columns)
@@ -416,7 +418,9 @@ def test_booleans_with_gaps_stay_as_they_are():
     flags = pd.Series([True, None, False] * 20, dtype=object)
     table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
     filler = GapFiller()
-    stays = r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: make numbers"
+    stays = (
+        r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: convert it to numbers"
+    )
     with pytest.warns(UserWarning, match=stays) as warned:
         filled = filler.fit_transform(table)
     assert len(warned) == 2
@@ -476,7 +480,7 @@ def hide(n, *gaps):
 
 
 def fill(x, y, hidden, **options):
-    """Return the mean and the standard deviation that fill what is hidden."""
+    """Return the means and standard deviations that fill hidden values."""
     table = np.column_stack([x, np.where(hidden, np.nan, y)])
     filler = GapFiller(positions=[0], **options)
     return filler.fit_transform(table)[hidden, 1], filler.transform_std(table)[hidden, 1]
@@ -487,7 +491,7 @@ def rms(errors):
 
 
 def of_line(x, y, hidden, filled):
-    """Return the error of what is filled, as a part of that of straight lines."""
+    """Return the error of filled values relative to that of straight lines."""
     return rms(filled - y[hidden]) / rms(np.interp(x[hidden], x[~hidden], y[~hidden]) - y[hidden])
 
 
@@ -604,7 +608,7 @@ def test_weekends_that_were_never_measured():
 
 
 def test_phases_that_were_missed_by_chance():
-    """Of three cycles one misses a phase: no warning, and the others fill it."""
+    """One of three cycles misses a phase: no warning, and the two other cycles fill it."""
     x = np.arange(30.0)
     y = np.array([0, 5, 1, 7, -3, 2, 9, 4, -6, 3.0])[(x % 10).astype(int)]
     with np.testing.assert_no_warnings():
@@ -666,8 +670,8 @@ def test_beyond_the_record_a_season_goes_on(end):
     mean, std = fill(x, y, hidden, periods=[12])
     assert rms(mean - y[hidden]) < 0.4 * shape.std()
     assert np.mean(abs(mean - y[hidden]) <= 1.96 * std) > 0.8
-    nearest, farthest = (0, -1) if end == "after" else (-1, 0)
-    assert std[nearest] < std[farthest]
+    near, far = (0, -1) if end == "after" else (-1, 0)
+    assert std[near] < std[far]
     walk, _ = fill(x, y, hidden)
     assert rms(walk - y[hidden]) > 2 * rms(mean - y[hidden])
 
@@ -704,10 +708,10 @@ def test_weights_are_the_best_in_hidden_windows():
 
 @pytest.mark.parametrize("first", [0, 10**9, 10**15, -(10**15)])
 def test_places_may_be_far(first):
-    at, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
+    x, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
     hidden = hide(240, (50, 4), (120, 9))
-    expected, std = fill(at.astype(float), y, hidden, periods=[12])
-    mean, far_std = fill(at.astype(float) + first, y, hidden, periods=[12])
+    expected, std = fill(x.astype(float), y, hidden, periods=[12])
+    mean, far_std = fill(x.astype(float) + first, y, hidden, periods=[12])
     np.testing.assert_allclose(mean, expected, atol=0.02)
     np.testing.assert_allclose(far_std, std, rtol=0.05)
 
@@ -736,13 +740,13 @@ def test_the_order_of_rows_does_not_matter():
 
 
 def test_places_of_two_coordinates_are_smoothed():
-    at = np.random.default_rng(7).uniform(size=(40, 2))
-    table = np.column_stack([at, at.sum(axis=1)])
+    x = np.random.default_rng(7).uniform(size=(40, 2))
+    table = np.column_stack([x, x.sum(axis=1)])
     table[5, 2] = np.nan
     filler = GapFiller(positions=[0, 1])
     seen = np.arange(40) != 5
-    own = AttentionRegressor().fit(at[seen], table[seen, 2])
-    mean, std = own.predict(at[5:6], return_std=True)
+    regressor = AttentionRegressor().fit(x[seen], table[seen, 2])
+    mean, std = regressor.predict(x[5:6], return_std=True)
     np.testing.assert_allclose(filler.fit_transform(table)[5, 2], mean[0])
     np.testing.assert_allclose(filler.transform_std(table)[5], [0, 0, std[0]])
     plain = GapFiller(LinearRegression(), positions=[0, 1]).fit(table)
@@ -751,9 +755,9 @@ def test_places_of_two_coordinates_are_smoothed():
 
 
 @pytest.mark.parametrize(
-    ("weeks", "most"), [pytest.param(4, 1.0, marks=pytest.mark.long), (13, 0.6)]
+    ("weeks", "max_ratio"), [pytest.param(4, 1.0, marks=pytest.mark.long), (13, 0.6)]
 )
-def test_gaps_in_a_record_of_co2(weeks, most):
+def test_gaps_in_a_record_of_co2(weeks, max_ratio):
     path = Path(__file__).parents[2] / "examples" / "data" / "co2_mauna_loa_weekly.csv"
     dates, values = np.loadtxt(path, delimiter=",", dtype=str, skiprows=10, unpack=True)
     y = np.array([float(value or "nan") for value in values])[-800:]
@@ -761,7 +765,7 @@ def test_gaps_in_a_record_of_co2(weeks, most):
     x, y = x[~np.isnan(y)], y[~np.isnan(y)]
     hidden = hide(x.size, *((start, weeks) for start in range(60, x.size - 60, 150)))
     mean, std = fill(x, y, hidden, periods=[365.2425])
-    assert of_line(x, y, hidden, mean) < most
+    assert of_line(x, y, hidden, mean) < max_ratio
     assert 0.85 <= np.mean(np.abs(mean - y[hidden]) <= 1.96 * std) <= 1
 
 
@@ -903,7 +907,7 @@ ERRORS = {
             frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
         ),
         ValueError,
-        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass how long, or how",
+        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass differences",
     ),
     "index of far integers": (
         lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),
@@ -922,7 +926,7 @@ ERRORS = {
             .predict([[np.nan, 1.0]])
         ),
         ValueError,
-        "got none in x0. Rows without positions are filled from their own table alone: pass rows",
+        "got none in x0. Without positions, only rows of the same table fill a gap: pass adjacent",
     ),
 }
 
@@ -933,8 +937,8 @@ def stations():
 
     times, y = pd.date_range("2024-01-01", periods=40), 20.0 + np.arange(40) % 2
     y[7] = np.nan
-    each = [pd.DataFrame({"station": i, "t": times, "y": y + 1000 * i}) for i in (0, 1)]
-    return pd.concat(each, ignore_index=True)
+    tables = [pd.DataFrame({"station": i, "t": times, "y": y + 1000 * i}) for i in (0, 1)]
+    return pd.concat(tables, ignore_index=True)
 
 
 def period_range(n):
@@ -954,7 +958,7 @@ def frame_at(index):
 
 
 def test_a_season_on_a_high_level():
-    """What is filled moves with the level, to the rounding of the level."""
+    """Filled values shift with the level, up to its rounding."""
     day = np.arange(600)
     y = np.sin(2 * np.pi * day / 30) + np.random.default_rng(0).normal(0, 0.1, 600)
     y[[*range(100, 120), *range(300, 330)]] = np.nan
@@ -974,12 +978,12 @@ def test_errors(name):
 
 
 def test_places_far_apart():
-    """One place or half of them far from the others change little of a gap among these."""
-    at, apart = np.arange(200.0), 1e9
-    y = np.sin(at / 8) + 0.1 * np.random.default_rng(0).normal(size=200)
+    """One distant position, or half of the positions, changes little in a gap of the rest."""
+    x, apart = np.arange(200.0), 1e9
+    y = np.sin(x / 8) + 0.1 * np.random.default_rng(0).normal(size=200)
     stds = []
-    for places in (at, np.where(at == 199, apart, at), np.where(at > 100, apart + at, at)):
-        table = np.column_stack([places, np.where((at >= 50) & (at < 60), np.nan, y)])
+    for positions in (x, np.where(x == 199, apart, x), np.where(x > 100, apart + x, x)):
+        table = np.column_stack([positions, np.where((x >= 50) & (x < 60), np.nan, y)])
         filler = GapFiller(positions=[0])
         np.testing.assert_allclose(filler.fit_transform(table)[50:60, 1], y[50:60], atol=0.3)
         stds.append(filler.transform_std(table)[50:60, 1])

@@ -20,7 +20,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
 )
 
-# The Gregorian calendar comes back after 400 years.
+# The Gregorian calendar repeats after 400 years.
 DAYS = Fraction(400 * 365 + 97)
 LENGTHS = {
     "day": Fraction(1),
@@ -92,14 +92,14 @@ def chord(one, other):
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
 def test_kernels_of_a_sphere_are_those_of_the_chord(nu):
     """Across the date line, near a pole and at the antipode of the query."""
-    own = {"kernel": "gaussian"} if nu == math.inf else {"nu": nu}
-    places = np.array([[10.0, 179.0], [12.0, -178.0], [89.0, 12.0], [-8.0, 0.5], [-10.0, -0.5]])
+    options = {"kernel": "gaussian"} if nu == math.inf else {"nu": nu}
+    points = np.array([[10.0, 179.0], [12.0, -178.0], [89.0, 12.0], [-8.0, 0.5], [-10.0, -0.5]])
     query, y = (8.0, 179.5), np.array([1.0, -2.0, 4.0, 0.5, 3.0])
     for scale in (8.0, 90.0, 1e6):
-        r = [chord(query, place) / math.radians(scale) for place in places]
+        r = [chord(query, place) / math.radians(scale) for place in points]
         p = [math.exp(-(d**2) / 2) if nu == math.inf else matern(d, nu) for d in r]
-        kernel = SphereKernel(scale, local_linear=False, **own)
-        got = AttentionRegressor(kernel).fit(places, y).predict([query])
+        kernel = SphereKernel(scale, local_linear=False, **options)
+        got = AttentionRegressor(kernel).fit(points, y).predict([query])
         assert got.item() == pytest.approx(np.average(y, weights=p), rel=1e-9)
 
 
@@ -108,16 +108,16 @@ def test_planes_on_a_sphere_are_those_of_its_three_coordinates():
     rng = np.random.default_rng(0)
     latitude, longitude = np.degrees(np.arcsin(rng.uniform(-1, 1, 40))), rng.uniform(-180, 180, 40)
     b, m = np.radians(latitude), np.radians(longitude)
-    points = np.stack([np.cos(b) * np.cos(m), np.cos(b) * np.sin(m), np.sin(b)], axis=1)
-    places, y = np.stack([latitude, longitude], axis=1), rng.normal(size=40) + points[:, 2]
+    vectors = np.stack([np.cos(b) * np.cos(m), np.cos(b) * np.sin(m), np.sin(b)], axis=1)
+    points, y = np.stack([latitude, longitude], axis=1), rng.normal(size=40) + vectors[:, 2]
     for local_linear in (None, True, False):
         one = SphereKernel(20.0, local_linear=local_linear)
         other = MaternKernel(math.radians(20.0), local_linear=local_linear)
-        mean, std = AttentionRegressor(one).fit(places, y).predict(places, return_std=True)
-        expected = AttentionRegressor(other).fit(points, y).predict(points, return_std=True)
+        mean, std = AttentionRegressor(one).fit(points, y).predict(points, return_std=True)
+        expected = AttentionRegressor(other).fit(vectors, y).predict(vectors, return_std=True)
         np.testing.assert_allclose([mean, std], expected, rtol=1e-6)
     assert (
-        abs(AttentionRegressor(SphereKernel(20.0)).fit(places, y).predict(places) - mean).max()
+        abs(AttentionRegressor(SphereKernel(20.0)).fit(points, y).predict(points) - mean).max()
         > 0.1
     )
 
@@ -129,15 +129,15 @@ def test_a_kernel_of_a_sphere_is_a_parameter_like_others():
         assert repr(twin) == repr(kernel) == ("SphereKernel(columns=['lon', 'lat'], nu=2.5)")
     assert repr(SphereKernel(2.0)) == "SphereKernel(length_scale=2.0)"
     rng = np.random.default_rng(0)
-    places = pd.DataFrame({"lon": rng.uniform(5, 11, 60), "lat": rng.uniform(45, 48, 60)})
-    y = np.sin(places["lon"]) + places["lat"] + 0.1 * rng.normal(size=60)
+    table = pd.DataFrame({"lon": rng.uniform(5, 11, 60), "lat": rng.uniform(45, 48, 60)})
+    y = np.sin(table["lon"]) + table["lat"] + 0.1 * rng.normal(size=60)
     rough = clone(kernel).set_params(nu=0.5)
-    models = [AttentionRegressor(k).fit(places, y) for k in (kernel, rough)]
+    models = [AttentionRegressor(k).fit(table, y) for k in (kernel, rough)]
     for model in models:
-        at = model.kernel_.length_scale
-        for other in (at / 2, 2 * at):
+        scale = model.kernel_.length_scale
+        for other in (scale / 2, 2 * scale):
             worse = AttentionRegressor(clone(model.kernel).set_params(length_scale=other))
-            assert worse.fit(places, y).loo_error_ > model.loo_error_
+            assert worse.fit(table, y).loo_error_ > model.loo_error_
     assert models[0].loo_error_ != models[1].loo_error_
 
 
@@ -183,9 +183,9 @@ def test_a_search_begins_with_a_twentieth_of_a_period():
 
 def test_a_search_on_a_sphere_begins_with_scotts_rule_in_degrees():
     rng = np.random.default_rng(0)
-    places = rng.normal([48.0, 9.0], [0.2, 0.3], size=(50, 2))
-    model = AttentionRegressor(SphereKernel()).fit(places, rng.normal(size=50))
-    variances = [np.var(places[:, 0]), np.var(places[:, 1] * np.cos(np.radians(48)))]
+    points = rng.normal([48.0, 9.0], [0.2, 0.3], size=(50, 2))
+    model = AttentionRegressor(SphereKernel()).fit(points, rng.normal(size=50))
+    variances = [np.var(points[:, 0]), np.var(points[:, 1] * np.cos(np.radians(48)))]
     first = math.sqrt(sum(variances) / 2) * 50 ** (-1 / 6)
     steps = 2 * np.log2(model.kernel_.length_scale / first)
     assert steps == pytest.approx(np.round(steps), abs=0.06)
@@ -211,13 +211,13 @@ def test_the_clock_on_the_wall():
     zurich = ZoneInfo("Europe/Zurich")
     changes = [datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 10, 27, 1, tzinfo=UTC)]
     times = [t + timedelta(seconds=s) for t in changes for s in (-899, -1, 0, 1, 450, 901)]
-    known = pd.date_range("2024-01-01", periods=96, freq="15min", tz="UTC")
+    dates = pd.date_range("2024-01-01", periods=96, freq="15min", tz="UTC")
     y = np.random.default_rng(0).normal(size=96)
     for zone, expected_zone in ((zurich, zurich), (None, UTC)):
         kernel = PeriodicKernel("day", "3min", time_zone=zone)
-        model = AttentionRegressor(kernel).fit(known.to_frame(name="t"), y)
+        model = AttentionRegressor(kernel).fit(dates.to_frame(name="t"), y)
         got = model.predict(pd.to_datetime(pd.Series(times, name="t")).to_frame())
-        clock = [pd.Timestamp(t).tz_convert(expected_zone) for t in [*known, *times]]
+        clock = [pd.Timestamp(t).tz_convert(expected_zone) for t in [*dates, *times]]
         phase = [(t.hour * 60 + t.minute + t.second / 60) / 1440 for t in clock]
         for p, mean in zip(phase[96:], got, strict=True):
             score = np.cos(2 * np.pi * (np.array(phase[:96]) - p)) - 1

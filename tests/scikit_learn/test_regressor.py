@@ -32,7 +32,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
     SumKernel,
 )
-from positional_embeddings.sklearn.frames import with_days
+from positional_embeddings.sklearn.frames import times_to_days
 
 # Queries far outside of the samples are asked on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the samples")
@@ -44,28 +44,28 @@ def weights_at(q, x, case, counts=None, hidden=()):
     A kernel is (weight of a distance in widths, the coordinates in widths, whether lines are
     fitted). It widens by e where the nearest sample is farther than 2 widths away.
     """
-    weight, places, is_linear = case
+    weight, encode, is_linear = case
     counts = [1.0] * len(x) if counts is None else counts
-    here = places(q)
-    away = [[b - a for a, b in zip(here, places(p), strict=True)] for p in x]
-    squares = [math.fsum(d * d for d in row) for row in away]
-    seen = [i for i in range(len(x)) if i not in hidden]
-    nearest = min(squares[i] for i in seen)
+    query = encode(q)
+    offsets = [[b - a for a, b in zip(query, encode(p), strict=True)] for p in x]
+    squares = [math.fsum(d * d for d in row) for row in offsets]
+    visible = [i for i in range(len(x)) if i not in hidden]
+    nearest = min(squares[i] for i in visible)
     e = math.sqrt(max(1.0, nearest - 3))
     p = [0.0] * len(x)
-    for i in seen:
+    for i in visible:
         p[i] = counts[i] * weight(math.sqrt(squares[i]) / e)
     total = math.fsum(p)
     p = [w / total for w in p]
     if not is_linear:
         return np.array(p)
-    f = len(here)
-    mean = [math.fsum(w * d[k] for w, d in zip(p, away, strict=True)) for k in range(f)]
+    f = len(query)
+    mean = [math.fsum(w * d[k] for w, d in zip(p, offsets, strict=True)) for k in range(f)]
     cov = np.array(
         [
             [
                 math.fsum(
-                    w * (d[k] - mean[k]) * (d[j] - mean[j]) for w, d in zip(p, away, strict=True)
+                    w * (d[k] - mean[k]) * (d[j] - mean[j]) for w, d in zip(p, offsets, strict=True)
                 )
                 for j in range(f)
             ]
@@ -78,7 +78,7 @@ def weights_at(q, x, case, counts=None, hidden=()):
     slope = -np.linalg.solve(cov + ridge * np.eye(f), u)
     size = math.sqrt(max(-slope @ u, 1e-300))
     slope = slope * min(1, 1.4 * math.sqrt(f) / size)
-    return np.array([w * (1 + slope @ (np.array(d) - u)) for w, d in zip(p, away, strict=True)])
+    return np.array([w * (1 + slope @ (np.array(d) - u)) for w, d in zip(p, offsets, strict=True)])
 
 
 def bell(r):
@@ -98,8 +98,8 @@ def on_sphere(scale):
     def place(p):
         lat, lon = map(math.radians, p)
         radius = math.radians(scale)
-        at = math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
-        return [c / radius for c in at]
+        direction = math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+        return [c / radius for c in direction]
 
     return place
 
@@ -160,8 +160,8 @@ def test_predictions_are_those_of_a_loop(name, block_size):
     rows = np.array([weights_at(p, x, case) for p in q])
     np.testing.assert_allclose(mean, rows @ y, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(q), mean)
-    found = model._smoother.predict(q.T, squares=True)
-    np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
+    prediction = model._model.predict(q.T, squares=True)
+    np.testing.assert_allclose(prediction.squares, np.sum(rows**2, axis=1), rtol=1e-9)
     of_mean = model.predict(q, return_std="mean")[1]
     assert (of_mean <= std).all()
     assert of_mean.mean() < std.mean()
@@ -176,8 +176,10 @@ def test_leaving_one_out_is_a_refit(name):
     np.testing.assert_allclose(model.predict_left_out(), rows @ y, atol=1e-12)
     refits = []
     for i in range(0, len(x), 7):
-        rest = np.arange(len(x)) != i
-        refits.append(AttentionRegressor(kernel).fit(x[rest], y[rest]).predict(x[i : i + 1])[0])
+        is_other = np.arange(len(x)) != i
+        refits.append(
+            AttentionRegressor(kernel).fit(x[is_other], y[is_other]).predict(x[i : i + 1])[0]
+        )
     np.testing.assert_allclose(model.predict_left_out()[::7], refits, atol=1e-12)
     errors = y - rows @ y
     assert model.loo_error_ == pytest.approx(np.sqrt(np.mean(errors**2)))
@@ -194,8 +196,8 @@ def test_samples_that_are_left_out_together():
     for i in range(40):
         near = [j for j in range(40) if abs(x[i, 0] - x[j, 0]) <= 0.5]
         assert band[i] == pytest.approx(weights_at(x[i], x, case, hidden=near) @ y, abs=1e-12)
-        own = [j for j in range(40) if labels[i] == labels[j]]
-        expected = weights_at(x[i], x, case, hidden=own) @ y
+        same_group = [j for j in range(40) if labels[i] == labels[j]]
+        expected = weights_at(x[i], x, case, hidden=same_group) @ y
         assert groups.predict_left_out()[i] == pytest.approx(expected, abs=1e-12)
 
 
@@ -205,8 +207,8 @@ def test_a_group_beside_others_at_one_place():
     left_out = AttentionRegressor(GaussianKernel(1.0)).fit(x, y, groups=groups).predict_left_out()
     assert left_out[0] == pytest.approx(1.9753, abs=5e-5)
     # Both measurements at 1 are one place, in which they have one weight together.
-    places, means = np.array([[1.0], [2], [3.5]]), [2.0, 2, 5]
-    weights = weights_at(x[0], places, (bell, scaled(1.0), True), [2, 1, 1])
+    locations, means = np.array([[1.0], [2], [3.5]]), [2.0, 2, 5]
+    weights = weights_at(x[0], locations, (bell, scaled(1.0), True), [2, 1, 1])
     assert left_out[0] == pytest.approx(weights @ means, abs=1e-12)
 
 
@@ -229,8 +231,10 @@ def test_leaving_groups_out_is_a_refit_where_they_share_places(name, cutoff, see
     model = make().fit(x, y, weight, groups=groups)
     refits = np.zeros(16)
     for group in range(4):
-        own = groups == group
-        refits[own] = make().fit(x[~own], y[~own], weight[~own]).predict(x[own])
+        is_hidden = groups == group
+        refits[is_hidden] = (
+            make().fit(x[~is_hidden], y[~is_hidden], weight[~is_hidden]).predict(x[is_hidden])
+        )
     np.testing.assert_allclose(model.predict_left_out(), refits, rtol=0, atol=1e-9)
 
 
@@ -271,13 +275,13 @@ def test_noise_is_not_0_where_it_is_all_there_is(seed):
 
 @pytest.mark.parametrize("length_scale", [1.0, "loo"])
 def test_isolated_samples_tell_of_the_noise(length_scale):
-    found = []
+    stds = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         x = np.concatenate([1000 + 100.0 * np.arange(200), rng.uniform(0, 10, 200)])
         model = AttentionRegressor(length_scale=length_scale)
-        found.append(model.fit(x[:, None], rng.standard_normal(400)).noise_std_)
-    assert np.mean(found) == pytest.approx(1, rel=0.06)
+        stds.append(model.fit(x[:, None], rng.standard_normal(400)).noise_std_)
+    assert np.mean(stds) == pytest.approx(1, rel=0.06)
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e12, 1e18])
@@ -318,17 +322,17 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_repeated_places(name):
-    """A jump between places is no noise, and the mean of a place no worse than its own mean."""
+    """A jump between locations is no noise, and the mean of a place no worse than its own mean."""
     count, n, function, noise = PLACES[name]
     rng = np.random.default_rng(0)
-    places = np.arange(count)[:, None]
+    locations = np.arange(count)[:, None]
     errors, of_means, noises, covered = [], [], [], []
     for _ in range(5):
         x = rng.permutation(np.arange(n) % count)
         y = function(x) + rng.normal(0, noise, n)
         model = AttentionRegressor().fit(x[:, None], y)
-        mean, std = model.predict(places, return_std=True)
-        truth = function(places[:, 0])
+        mean, std = model.predict(locations, return_std=True)
+        truth = function(locations[:, 0])
         errors.append((mean - truth) ** 2)
         of_means.append((np.bincount(x, y) / np.bincount(x) - truth) ** 2)
         noises.append(model.noise_std_)
@@ -341,7 +345,7 @@ def test_repeated_places(name):
 
 @pytest.mark.parametrize("local_linear", [True, False])
 def test_one_of_repeated_measurements_is_left_out(local_linear):
-    """Means of places with equal weights, as a loop over measurements predicts them."""
+    """Means of locations with equal weights, as a loop over measurements predicts them."""
     rng = np.random.default_rng(0)
     x = np.array([0.0, 0, 0, 1, 1.5, 1.5, 4, 4, 4, 4])[:, None]
     y = rng.standard_normal(10)
@@ -349,12 +353,12 @@ def test_one_of_repeated_measurements_is_left_out(local_linear):
     case = bell, scaled(0.8), local_linear
     expected = []
     for i in range(10):
-        rest = np.arange(10) != i
-        places, at = np.unique(x[rest, 0], return_inverse=True)
-        counts = np.bincount(at)
-        # The weight of a place with one measurement less, as a share of that of the others.
-        weights = weights_at(x[i], places[:, None], case, counts)
-        expected.append(weights @ (np.bincount(at, y[rest]) / counts))
+        is_other = np.arange(10) != i
+        locations, location = np.unique(x[is_other, 0], return_inverse=True)
+        counts = np.bincount(location)
+        # The weights of locations, without one measurement.
+        weights = weights_at(x[i], locations[:, None], case, counts)
+        expected.append(weights @ (np.bincount(location, y[is_other]) / counts))
     np.testing.assert_allclose(model.predict_left_out(), expected, atol=1e-12)
     errors = y - expected
     assert model.loo_error_ == pytest.approx(np.sqrt(np.mean(errors**2)))
@@ -440,13 +444,13 @@ def test_no_width_is_far_beyond_the_extent_of_its_column():
 def test_a_constant_column_changes_nothing(columns, value):
     x, y = samples(columns, 90)
     with_constant = np.insert(x, 1, value, axis=1)
-    one, other = (AttentionRegressor().fit(places, y) for places in (x, with_constant))
+    one, other = (AttentionRegressor().fit(points, y) for points in (x, with_constant))
     assert np.delete(other.kernel_.length_scale, 1) == pytest.approx(one.kernel_.length_scale)
     q = np.linspace(-9, 9, 19)[:, None] * np.ones(columns)
     for std in (True, "mean"):
         expected = one.predict(q, return_std=std)
-        for at in (value, 5.0):
-            got = other.predict(np.insert(q, 1, at, axis=1), return_std=std)
+        for constant in (value, 5.0):
+            got = other.predict(np.insert(q, 1, constant, axis=1), return_std=std)
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
     assert other.loo_error_ == pytest.approx(one.loo_error_)
 
@@ -533,23 +537,23 @@ def test_local_noise_is_that_of_a_loop():
     squares = (y - rows @ y) ** 2 / (1 + np.sum(rows**2, axis=1))
     ratios = squares / model.noise_std_**2
     q = np.linspace(0.3, 9.7, 12)[:, None]
-    found = {}
+    predictions = {}
     for octave in range(-3, 5):
         width = 0.7 * 2.0**octave
 
         def local(place, hidden, width=width):
-            away = (x[:, 0] - place) / width
-            away[hidden] = np.inf
-            p = np.exp(-(away**2) / 2 / max(1.0, (away**2).min() - 3))
+            offset = (x[:, 0] - place) / width
+            offset[hidden] = np.inf
+            p = np.exp(-(offset**2) / 2 / max(1.0, (offset**2).min() - 3))
             return (p @ np.nan_to_num(ratios) + 2) / (p.sum() + 2)
 
         noise = np.array([local(p, [i]) for i, p in enumerate(x[:, 0])])
         score = np.log(noise) + ratios / noise - ratios
         if score.mean() + 2 * score.std() / 80**0.5 < 0:
-            found[score.mean()] = [local(p, []) for p in q[:, 0]]
-    assert len(found) > 2
+            predictions[score.mean()] = [local(p, []) for p in q[:, 0]]
+    assert len(predictions) > 2
     std, of_mean = (model.predict(q, return_std=kind)[1] for kind in (True, "mean"))
-    local_noise = np.array(found[min(found)]) * model.noise_std_**2
+    local_noise = np.array(predictions[min(predictions)]) * model.noise_std_**2
     np.testing.assert_allclose(std**2 - of_mean**2, local_noise, rtol=1e-9)
 
 
@@ -580,10 +584,10 @@ def test_each_target_has_a_noise_of_its_own():
     constant = np.random.default_rng(1).normal(size=300)
     both = AttentionRegressor(GaussianKernel(1.0)).fit(x, np.stack([y, constant, 0 * y], axis=1))
     std, of_mean = (both.predict(x, return_std=kind)[1] for kind in (True, "mean"))
-    own = std**2 - of_mean**2
-    assert np.corrcoef(own[:, 0], noise**2)[0, 1] > 0.9
-    assert np.median(own[:, 1]) == pytest.approx(both.noise_std_[1] ** 2)
-    assert own[:, 1].min() > 0.99 * own[:, 1].max()
+    variances = std**2 - of_mean**2
+    assert np.corrcoef(variances[:, 0], noise**2)[0, 1] > 0.9
+    assert np.median(variances[:, 1]) == pytest.approx(both.noise_std_[1] ** 2)
+    assert variances[:, 1].min() > 0.99 * variances[:, 1].max()
     np.testing.assert_array_equal(std[:, 2], 0)
 
 
@@ -616,9 +620,9 @@ def test_columns_by_name_and_spans():
     assert (year.period, year.length_scale, year.columns) == ("year", 7.0, [1])
     half_day = AttentionRegressor(PeriodicKernel("12h", "1h", columns=["day"])).fit(table, y)
     assert half_day.kernel_.period == 0.5
-    places = pd.DataFrame({"lon": [0.0, 90, 180], "Latitude": [0.0, 40, -40], "h": 1.0})
-    found = AttentionRegressor(SphereKernel(20.0)).fit(places, [0.0, 1, 2])
-    assert found.kernel_.columns == [1, 0]
+    table = pd.DataFrame({"lon": [0.0, 90, 180], "Latitude": [0.0, 40, -40], "h": 1.0})
+    model = AttentionRegressor(SphereKernel(20.0)).fit(table, [0.0, 1, 2])
+    assert model.kernel_.columns == [1, 0]
 
 
 @pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
@@ -733,8 +737,8 @@ def test_errors_of_a_sum_are_near_those_of_refits():
     model = AttentionRegressor(kernel, max_iter=50, tol=1e-6).fit(t, y)
     refits = []
     for i in range(60):
-        rest = np.arange(60) != i
-        refit = AttentionRegressor(kernel, max_iter=50, tol=1e-6).fit(t[rest], y[rest])
+        is_other = np.arange(60) != i
+        refit = AttentionRegressor(kernel, max_iter=50, tol=1e-6).fit(t[is_other], y[is_other])
         refits.append(refit.predict(t[i : i + 1])[0])
     np.testing.assert_allclose(model.predict_left_out(), refits, atol=0.1 * np.std(y))
     rms = np.sqrt(np.mean((y - refits) ** 2))
@@ -790,9 +794,9 @@ def test_a_query_far_from_all_samples_sees_the_nearest(cutoff):
     x, y = np.array([[0.0]] * 3 + [[1.0], [9.0], [9.0]]), np.array([0.0, 3.0, 6.0, 1.0, 2.0, 4.0])
     model = AttentionRegressor(length_scale=0.1, cutoff=cutoff).fit(x, y)
     case = bell, scaled(0.1), True
-    places, means, counts = np.array([[0.0], [1.0], [9.0]]), [3.0, 1.0, 3.0], [3, 1, 2]
+    locations, means, counts = np.array([[0.0], [1.0], [9.0]]), [3.0, 1.0, 3.0], [3, 1, 2]
     q = np.array([[0.0], [0.4], [0.6], [4.0], [-50.0], [50.0], [1e9]])
-    expected = [weights_at(p, places, case, counts) @ means for p in q]
+    expected = [weights_at(p, locations, case, counts) @ means for p in q]
     np.testing.assert_allclose(model.predict(q), expected, atol=1e-6 if cutoff else 1e-12)
     assert model.predict(q)[-1] == pytest.approx(np.mean(y), abs=1e-6)
 
@@ -835,8 +839,8 @@ def test_widths_of_a_product_and_of_a_sum_are_chosen():
     assert len(second.k2.length_scale) == 1
     assert model.noise_std_ == pytest.approx(0.1, rel=0.15)
     assert kernel.k2.k1.length_scale == "loo"
-    places = AttentionRegressor(SphereKernel()).fit(t * [1.0, 2.0], y)
-    scale = places.kernel_.length_scale
+    sphere = AttentionRegressor(SphereKernel()).fit(t * [1.0, 2.0], y)
+    scale = sphere.kernel_.length_scale
     errors = {
         s: AttentionRegressor(SphereKernel(s)).fit(t * [1.0, 2.0], y).loo_error_
         for s in (scale / 2, scale, scale * 2)
@@ -859,9 +863,9 @@ def test_narrow_widths_are_found():
     y = np.sin(2 * np.pi * x) + 0.1 * np.random.default_rng(0).standard_normal(800)
     model = AttentionRegressor().fit(x[:, None], y)
     assert model.loo_error_ < 0.13
-    places = 0.002 * np.random.default_rng(1).standard_normal((400, 2))
-    height = np.sin(places[:, 0] / 0.0005)
-    near = AttentionRegressor(SphereKernel()).fit(places, height)
+    points = 0.002 * np.random.default_rng(1).standard_normal((400, 2))
+    height = np.sin(points[:, 0] / 0.0005)
+    near = AttentionRegressor(SphereKernel()).fit(points, height)
     assert near.loo_error_ < 0.5 * np.std(height)
 
 
@@ -907,7 +911,7 @@ def test_spans_of_every_unit_are_days(unit):
     length = {"W": 7 * 86_400, "h": 3600}.get(unit)
     length = length or Fraction(1, 10 ** {"ns": 9, "ps": 12, "fs": 15, "as": 18}[unit])
     ticks = [-(2**63) + 1, -5, 0, 1, 2**63 - 1]
-    days, kinds = with_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
+    days, kinds = times_to_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
     assert [kind.is_time for kind in kinds] == [True]
     expected = [float(tick * Fraction(length, 86_400)) for tick in ticks]
     np.testing.assert_allclose(days[:, 0], expected, rtol=2**-51)
@@ -991,7 +995,7 @@ def test_few_samples():
     one = AttentionRegressor().fit([[1.0]], [5.0])
     mean, std = one.predict([[0.0], [3.0]], return_std=True)
     np.testing.assert_allclose(mean, [5.0, 5.0])
-    assert np.isnan(std).all()  # one sample tells nothing of a spread
+    assert np.isnan(std).all()  # one sample has no spread
     level = AttentionRegressor().fit(np.arange(5.0)[:, None], np.full(5, 3.0))
     assert (level.noise_std_, level.predict([[9.0]])) == (0.0, 3.0)
 
@@ -1009,9 +1013,11 @@ def test_numbers_that_are_too_large_for_the_dtype_of_places(dtype, scale):
     expected = AttentionRegressor(GaussianKernel(0.7)).fit(x, y).predict(x, return_std=True)
     for fitted_to in (x.astype(dtype), x):
         model = AttentionRegressor(GaussianKernel(0.7)).fit(fitted_to, scale * y)
-        for got, own in zip(model.predict(x.astype(dtype), return_std=True), expected, strict=True):
+        for got, values in zip(
+            model.predict(x.astype(dtype), return_std=True), expected, strict=True
+        ):
             assert got.dtype == np.float64
-            np.testing.assert_allclose(got / scale, own, atol=0.02)
+            np.testing.assert_allclose(got / scale, values, atol=0.02)
 
 
 ESTIMATORS = {
@@ -1130,7 +1136,7 @@ ERRORS = {
     "kernel of a process": (
         lambda: fitted(RBF()),
         TypeError,
-        r"got sklearn\.gaussian_process\.kernels\.RBF\. Kernels of Gaussian processes are others",
+        r"got sklearn\.gaussian_process\.kernels\.RBF\. Kernels of Gaussian processes differ",
     ),
     "kernel of a process times ours": (
         lambda: fitted(RBF() * GaussianKernel()),
@@ -1140,7 +1146,7 @@ ERRORS = {
     "part of a process": (
         lambda: fitted(SumKernel(GaussianKernel(), RBF())),
         TypeError,
-        "`k2` must be a kernel, got .*RBF. Kernels of Gaussian processes are others",
+        "`k2` must be a kernel, got .*RBF. Kernels of Gaussian processes differ",
     ),
     "kernel for a process": (
         lambda: GaussianProcessRegressor(GaussianKernel()).fit(np.zeros((4, 1)), np.arange(4.0)),
@@ -1254,7 +1260,7 @@ ERRORS = {
     "nanoseconds": (
         lambda: fitted("gaussian", np.arange(4) + np.datetime64("2024-01-01", "ns")),
         ValueError,
-        r"`X\['?x?0'?\]` must have values that differ in float64, times being days since 1970",
+        r"`X\['?x?0'?\]` must have values that differ in float64, with times as days since",
     ),
     "far integers": (
         lambda: AttentionRegressor().fit(2**60 + np.arange(4)[:, None], np.arange(4.0)),
@@ -1311,7 +1317,7 @@ ERRORS = {
     "text among numbers": (
         lambda: AttentionRegressor().fit(np.array([[1.0], ["b"]], dtype=object), [1.0, 2.0]),
         TypeError,
-        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories on their own",
+        r"`X\['x0'\]` must hold numbers or dates, got text, 'b'\. Encode categories separately",
     ),
     "text for y": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.array([1.0, "b"], dtype=object)),

@@ -17,8 +17,17 @@ from positional_embeddings.sklearn import (
     MaternKernel,
     PeriodicKernel,
 )
-from positional_embeddings.sklearn.smooth import Smooth
-from smoothers import Factor, bell, circle, drawn, folded, kept_of, scaled, smoothed
+from positional_embeddings.sklearn.smooth import KernelSmoother
+from smoothers import (
+    Factor,
+    average_replicates,
+    bell,
+    circle,
+    draw_samples,
+    scaled,
+    smooth,
+    visible_weights,
+)
 
 # Queries far outside of the samples are asked on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the samples")
@@ -26,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* farther outside of the sample
 # Searches for widths.
 
 
-def waves(period, noise, n=120):
+def sinusoids(period, noise, n=120):
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 10, (n, 1)), axis=0)
     return x, np.sin(2 * pi * x[:, 0] / period) + rng.normal(0, noise, n)
@@ -37,7 +46,7 @@ def waves(period, noise, n=120):
 @pytest.mark.parametrize("noise", [0.02, 1.0])
 def test_a_search_finds_the_least_error(period, noise):
     """Of means, whose only number is the width, among all half octaves."""
-    x, y = waves(period, noise)
+    x, y = sinusoids(period, noise)
     model = AttentionRegressor(local_linear=False).fit(x, y)
     (width,) = model.kernel_.length_scale
     errors = []
@@ -50,7 +59,7 @@ def test_a_search_finds_the_least_error(period, noise):
 
 @pytest.mark.parametrize("noise", [0.02, 1.0])
 def test_no_line_of_another_width_is_better(noise):
-    x, y = waves(3.0, noise)
+    x, y = sinusoids(3.0, noise)
     model = AttentionRegressor().fit(x, y)
     (width,) = model.kernel_.length_scale
     for step in range(-16, 17):
@@ -74,40 +83,42 @@ def test_a_search_for_two_widths():
 
 
 def test_a_search_for_many_widths_ends(monkeypatch):
-    """Of twelve columns, of which two tell of the target, it finds these by some 60 kernels."""
+    """Two of twelve columns matter; about 60 kernels find them."""
     rng, calls = np.random.default_rng(0), []
     x = rng.uniform(0, 1, (80, 12))
     y = np.sin(6 * x[:, 2]) + x[:, 7] + rng.normal(0, 0.05, 80)
-    predict = Smooth.predict
-    monkeypatch.setattr(Smooth, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    predict = KernelSmoother.predict
+    monkeypatch.setattr(
+        KernelSmoother, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k)
+    )
     model = AttentionRegressor(local_linear=False).fit(x, y)
     widths = np.array(model.kernel_.length_scale)
     assert {2, 7} == set(np.argsort(widths)[:2])
-    # The others tell of the noise, and whether it is local.
+    # The other calls estimate the noise, and whether it is local.
     assert 30 < len(calls) < 90
 
 
-@pytest.mark.parametrize(("repeats", "least"), [(1, 1 / 2), (2, 1 / 6)])
-def test_no_width_is_far_below_the_distance_of_samples(repeats, least):
+@pytest.mark.parametrize(("replicates", "min_width"), [(1, 1 / 2), (2, 1 / 6)])
+def test_no_width_is_far_below_the_distance_of_samples(replicates, min_width):
     """Where none is within two widths a kernel widens; where others are at the place, in six."""
-    x = np.repeat(np.arange(40.0), repeats)[:, None]
+    x = np.repeat(np.arange(40.0), replicates)[:, None]
     y = 100.0 * np.random.default_rng(0).normal(size=40)[x[:, 0].astype(int)]
     y = y + np.random.default_rng(1).normal(0, 0.01, y.size)
     (width,) = AttentionRegressor().fit(x, y).kernel_.length_scale
-    assert width >= least
+    assert width >= min_width
 
 
 def test_how_much_slopes_shrink_is_chosen():
-    """Errors are those of the best of four ridges, which loops have, too."""
+    """Errors equal those of the best of four ridges, in a loop."""
     ridges, chosen = [0.25, 2.0, 16.0, inf], set()
     x = np.linspace(0, 1, 9)[:, None]
     for seed in range(40):
         y = 2 * x[:, 0] + np.random.default_rng(seed).normal(0, 0.5, 9)
         model = AttentionRegressor().fit(x, y)
-        samples, _ = folded(x, y[:, None], np.ones(9))
-        kept = kept_of(x.T, x.T, 0.0, np.zeros(9))
+        samples, _ = average_replicates(x, y[:, None], np.ones(9))
+        visible = visible_weights(x.T, x.T, 0.0, np.zeros(9))
         factors = [Factor(bell, scaled(*model.kernel_.length_scale))]
-        means = smoothed(factors, samples, x.T, ridges, kept).mean[:, 0]
+        means = smooth(factors, samples, x.T, ridges, visible).mean[:, 0]
         best = ((means - y) ** 2).mean(axis=1).argmin()
         np.testing.assert_allclose(model.predict_left_out(), means[best], atol=1e-12)
         chosen.add(ridges[best])
@@ -140,7 +151,7 @@ def test_blocks_change_no_width_at_repeated_places():
 
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_samples_at_one_place_have_one_weight(with_groups):
-    """Their mean, with the sum of their weights; those of weight 0 are no samples."""
+    """Their mean, with the sum of their weights; samples with weight 0 are ignored."""
     rng = np.random.default_rng(8)
     n = 40
     x = rng.integers(0, 3, (n, 2)).astype(np.float64)
@@ -149,18 +160,18 @@ def test_samples_at_one_place_have_one_weight(with_groups):
     weight = rng.choice([0.0, 0.5, 1.0, 2.0], n)
     groups = rng.integers(0, 2, n) if with_groups else None
     model = AttentionRegressor(GaussianKernel([0.9, 1.1])).fit(x, y, weight, groups=groups)
-    kept = weight > 0
-    samples, _ = folded(x[kept], y[kept], weight[kept])
+    has_weight = weight > 0
+    samples, _ = average_replicates(x[has_weight], y[has_weight], weight[has_weight])
     factors = [Factor(bell, scaled(0.9, 1.1))]
     q = rng.uniform(-1, 4, (9, 2))
-    expected = smoothed(factors, samples, q.T, [0.25]).mean[0].T
+    expected = smooth(factors, samples, q.T, [0.25]).mean[0].T
     np.testing.assert_allclose(model.predict(q), expected, rtol=1e-9)
-    assert model.predict_left_out().shape == (kept.sum(), 2)
+    assert model.predict_left_out().shape == (has_weight.sum(), 2)
 
 
 @pytest.mark.parametrize("local_linear", [True, False])
 def test_errors_and_noise_are_those_of_refits(local_linear):
-    """Each measurement is left out; weights of the others tell of the noise in a prediction."""
+    """Each measurement is left out; the other weights give the noise of a prediction."""
     rng = np.random.default_rng(9)
     x = rng.uniform(0, 6, 9)[[0, 0, 0, 1, 2, 3, 3, 4, 5, 6, 7, 8]][:, None]
     y = rng.normal(0, 1, 12)
@@ -168,9 +179,9 @@ def test_errors_and_noise_are_those_of_refits(local_linear):
     model = AttentionRegressor(kernel).fit(x, y)
     expected, squares = [], []
     for i in range(12):
-        others = np.arange(12) != i
-        targets = np.concatenate([y[others, None], np.eye(11)], axis=1)
-        mean, *weights = AttentionRegressor(kernel).fit(x[others], targets).predict(x[[i]])[0]
+        is_other = np.arange(12) != i
+        targets = np.concatenate([y[is_other, None], np.eye(11)], axis=1)
+        mean, *weights = AttentionRegressor(kernel).fit(x[is_other], targets).predict(x[[i]])[0]
         expected.append(mean)
         squares.append(np.sum(np.square(weights)))
     square = np.mean((y - expected) ** 2)
@@ -181,18 +192,18 @@ def test_errors_and_noise_are_those_of_refits(local_linear):
 
 @pytest.mark.parametrize("local_linear", [True, False])
 def test_errors_and_noise_of_groups_are_those_of_refits(local_linear):
-    """Groups share places, and are left out as a whole; weights are those of measurements."""
+    """Groups share locations, and are left out together; each measurement has a weight."""
     rng = np.random.default_rng(3)
     place, group = rng.integers(0, 6, 24), rng.integers(0, 4, 24)
     x, y = rng.uniform(0, 6, 6)[place][:, None], rng.normal(0, 1, 24)
     kernel = GaussianKernel(1.2, local_linear=local_linear)
     model = AttentionRegressor(kernel).fit(x, y, groups=group)
     errors, squares, counts = [], [], []
-    for own in sorted(set(zip(place, group, strict=True))):
-        others = group != own[1]
-        targets = np.concatenate([y[others, None], np.eye(others.sum())], axis=1)
-        share = (place == own[0]) & (group == own[1])
-        refit = AttentionRegressor(kernel).fit(x[others], targets)
+    for pair in sorted(set(zip(place, group, strict=True))):
+        is_other = group != pair[1]
+        targets = np.concatenate([y[is_other, None], np.eye(is_other.sum())], axis=1)
+        share = (place == pair[0]) & (group == pair[1])
+        refit = AttentionRegressor(kernel).fit(x[is_other], targets)
         mean, *weights = refit.predict(x[share][:1])[0]
         np.testing.assert_allclose(model.predict_left_out()[share], mean, rtol=1e-9)
         errors.append(np.mean((y[share] - mean) ** 2))
@@ -204,16 +215,16 @@ def test_errors_and_noise_of_groups_are_those_of_refits(local_linear):
 
 
 def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
-    """Weights are those of places, whatever the number of groups that share them."""
+    """Locations have weights, for any number of groups that share them."""
     place, group = np.arange(400) % 10, np.arange(400) // 10
     y = np.sin(place) + np.random.default_rng(0).normal(0, 0.3, 400)
-    sizes, in_leaf = [], Smooth._in_leaf
+    sizes, original = [], KernelSmoother._predict_leaf
 
-    def plural(self, query, columns, left, *, squares):
+    def predict_leaf(self, query, columns, visible, *, squares):
         sizes.append(columns.size)
-        return in_leaf(self, query, columns, left, squares=squares)
+        return original(self, query, columns, visible, squares=squares)
 
-    monkeypatch.setattr(Smooth, "_in_leaf", plural)
+    monkeypatch.setattr(KernelSmoother, "_predict_leaf", predict_leaf)
     AttentionRegressor().fit(place[:, None], y, groups=group)
     assert max(sizes) == 10
     assert len(sizes) < 150
@@ -223,27 +234,27 @@ def test_groups_of_few_places_take_about_as_long_as_none(monkeypatch):
 
 
 def test_a_sum_is_smoothed_until_it_settles():
-    x, y, weight = drawn(1, 20)
+    x, y, weight = draw_samples(1, 20)
     y = 100 * y
-    samples, _ = folded(x, y, weight)
+    samples, _ = average_replicates(x, y, weight)
     q = np.linspace(-1, 12, 9)[None]
     factors = [[Factor(bell, scaled(3.0))], [Factor(bell, circle(2.0, 0.2))]]
     ridges = [0.25, inf]
     kernel = GaussianKernel(3.0) + PeriodicKernel(2.0, 0.2)
     w = samples.weight / samples.weight.sum()
     level = (samples.y @ w)[:, None]
-    most = sqrt((((samples.y - level) ** 2 + samples.within) @ w).max())
+    deviation = sqrt((((samples.y - level) ** 2 + samples.variance) @ w).max())
     fitted, changes, means = np.zeros((2, *samples.y.shape)), [], []
     for _ in range(5):
         before, mean = fitted.copy(), level.copy()
         for i in range(2):
-            rest = samples._replace(y=samples.y - level - fitted[1 - i])
-            found = smoothed(factors[i], rest, samples.x, ridges[i : i + 1]).mean[0]
-            offset = (found @ w)[:, None]
-            fitted[i] = found - offset
-            mean = mean + smoothed(factors[i], rest, q, ridges[i : i + 1]).mean[0] - offset
+            residuals = samples._replace(y=samples.y - level - fitted[1 - i])
+            part = smooth(factors[i], residuals, samples.x, ridges[i : i + 1]).mean[0]
+            offset = (part @ w)[:, None]
+            fitted[i] = part - offset
+            mean = mean + smooth(factors[i], residuals, q, ridges[i : i + 1]).mean[0] - offset
         means.append(mean)
-        changes.append(abs(fitted - before).max() / most)
+        changes.append(abs(fitted - before).max() / deviation)
     for rounds in (1, 2, 4):
         for options in (
             {"max_iter": rounds, "tol": 1e-12},
@@ -271,17 +282,17 @@ def test_a_sum_of_widths_that_are_chosen_settles():
 
 
 def test_what_is_constant_settles_at_once():
-    x, y, weight = drawn(1, 12)
+    x, y, weight = draw_samples(1, 12)
     kernel = GaussianKernel(3.0) + PeriodicKernel(2.0, 0.2)
     assert AttentionRegressor(kernel).fit(x, np.full(len(x), 3.0)).n_iter_ == 1
     assert AttentionRegressor(GaussianKernel(3.0)).fit(x, y, weight).n_iter_ == 1
 
 
 def test_where_lines_are_fitted():
-    x, y, weight = drawn(1, 12)
-    samples, _ = folded(x, y, weight)
+    x, y, weight = draw_samples(1, 12)
+    samples, _ = average_replicates(x, y, weight)
     q = np.linspace(0, 9, 7)[None]
-    for kernel, places, option, ridge in [
+    for kernel, features, option, ridge in [
         (GaussianKernel(1.0), [scaled(1.0)], True, 0.25),
         (GaussianKernel(1.0), [scaled(1.0)], False, inf),
         (GaussianKernel(1.0, local_linear=True), [scaled(1.0)], False, 0.25),
@@ -296,7 +307,7 @@ def test_where_lines_are_fitted():
         ),
     ]:
         model = AttentionRegressor(kernel, local_linear=option).fit(x, y, weight)
-        expected = smoothed([Factor(bell, place) for place in places], samples, q, [ridge])
+        expected = smooth([Factor(bell, feature) for feature in features], samples, q, [ridge])
         np.testing.assert_allclose(model.predict(q.T), expected.mean[0].T, rtol=1e-9)
     line = AttentionRegressor(MaternKernel(1.0)).fit(x, y)
     mean = AttentionRegressor(MaternKernel(1.0, local_linear=False)).fit(x, y)
@@ -325,76 +336,80 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_errors_far_from_samples(name):
-    """Growing balls, and half-spaces, are hidden; errors beyond the noise grow with distances."""
+    """Growing balls and half-spaces are hidden; the squared bias grows with the distance."""
     kernel, factors, ridge, columns = CASES[name]
-    x, y, weight = drawn(columns, 25, seed=columns - 1)
+    x, y, weight = draw_samples(columns, 25, seed=columns - 1)
     if name == "means on a grid":
         x, y, weight = 0.4 * np.arange(25.0)[:, None], y[:25].cumsum(axis=0), weight[:25]
     model = AttentionRegressor(kernel).fit(x, y, weight)
-    samples, _ = folded(x, y, weight)
+    samples, _ = average_replicates(x, y, weight)
     n = samples.weight.size
-    places = np.concatenate([factor.places(samples.x) for factor in factors])
+    points = np.concatenate([factor.features(samples.x) for factor in factors])
     w = samples.weight / samples.weight.sum()
     level = (samples.y @ w)[:, None]
-    spread = ((samples.y - level) ** 2 + samples.within) @ w
+    spread = ((samples.y - level) ** 2 + samples.variance) @ w
     rng = np.random.default_rng(0)
 
     def noise_at(x):
-        """Return the variance of the noise: what a measurement has and the function has not."""
+        """Return the variance of a measurement minus that of the function."""
         std, of_mean = (model.predict(x.T, return_std=kind)[1].T for kind in (True, "mean"))
         return std**2 - of_mean**2
 
     noise = noise_at(samples.x)
     np.testing.assert_allclose(noise, noise.mean(axis=1, keepdims=True) * np.ones(n))
 
-    def errors(radius, turn):
-        labels, side = np.roll(places, turn, axis=0), rng.integers(-1, 2, n)
-        kept = kept_of(labels, labels, radius, np.zeros(n), side)
-        found = smoothed(factors, samples, samples.x, [ridge], kept)
-        own = noise * (1 / samples.repeats + found.squares)
-        missed = (found.mean[0] - samples.y) ** 2 - own
-        return np.array([(missed / spread[:, None]).mean(axis=0), found.distance, found.asymmetry])
+    def errors(radius, axis):
+        labels, side = np.roll(points, axis, axis=0), rng.integers(-1, 2, n)
+        visible = visible_weights(labels, labels, radius, np.zeros(n), side)
+        prediction = smooth(factors, samples, samples.x, [ridge], visible)
+        variance = noise * (1 / samples.replicates + prediction.squares)
+        missed = (prediction.mean[0] - samples.y) ** 2 - variance
+        return np.array(
+            [(missed / spread[:, None]).mean(axis=0), prediction.distance, prediction.asymmetry]
+        )
 
     rows = [errors(0.0, 0)]
-    rows.append(np.zeros((3, np.count_nonzero(samples.repeats > 1))))
-    first, last = np.median(rows[0][1]), (places.max(axis=1) - places.min(axis=1)).max()
+    rows.append(np.zeros((3, np.count_nonzero(samples.replicates > 1))))
+    first, last = np.median(rows[0][1]), np.ptp(points, axis=1).max()
     rows += [errors(first / 2 * (last / first) ** (i / 6), i + 1) for i in range(7)]
-    missed, distance, lean = np.concatenate(rows, axis=1)
-    seen = np.isfinite(missed)
-    assert 0 < seen.sum() < seen.size
+    missed, distance, asymmetry = np.concatenate(rows, axis=1)
+    is_finite = np.isfinite(missed)
+    assert 0 < is_finite.sum() < is_finite.size
     fits = []
-    for trust in (1.001 - lean[seen], 0.001 + lean[seen]):
+    for trust in (1.001 - asymmetry[is_finite], 0.001 + asymmetry[is_finite]):
         fit = IsotonicRegression(y_min=0.0, out_of_bounds="clip")
-        fits.append(fit.fit(np.round(distance[seen], 3), missed[seen], trust))
+        fits.append(fit.fit(np.round(distance[is_finite], 3), missed[is_finite], trust))
     q = rng.uniform(-1, 11, (columns, 20))
-    found = smoothed(factors, samples, q, [ridge])
-    around, aside = (fit.predict(found.distance) for fit in fits)
-    beyond = spread[:, None] * ((1 - found.asymmetry) * around + found.asymmetry * aside)
-    most = spread[:, None] + (found.mean[0] - level) ** 2
+    prediction = smooth(factors, samples, q, [ridge])
+    interior, boundary = (fit.predict(prediction.distance) for fit in fits)
+    beyond = spread[:, None] * (
+        (1 - prediction.asymmetry) * interior + prediction.asymmetry * boundary
+    )
+    max_variance = spread[:, None] + (prediction.mean[0] - level) ** 2
     assert beyond.max() > 0
     for measurements, kind in ((1, True), (0, "mean")):
-        variance = noise[:, :1] * (measurements + found.squares) + beyond
+        variance = noise[:, :1] * (measurements + prediction.squares) + beyond
         got = model.predict(q.T, return_std=kind)[1].T
-        np.testing.assert_allclose(got, np.sqrt(np.minimum(variance, most)), rtol=1e-6)
+        np.testing.assert_allclose(got, np.sqrt(np.minimum(variance, max_variance)), rtol=1e-6)
 
 
 def test_each_function_of_a_sum_has_its_own_error_far_from_samples():
-    """In a gap of a season its bands are those of the season, and ahead those of the trend."""
+    """In a gap, the season determines the bands; ahead of the samples, the trend does."""
     rng = np.random.default_rng(0)
     t = np.arange(0, 7, 1 / 26)
     y = 0.3 * t**1.5 + np.sin(2 * pi * t) + 0.3 * np.sin(4 * pi * t) + rng.normal(0, 0.1, t.size)
     kernel = GaussianKernel(1.5) + PeriodicKernel(1.0, 0.02) * GaussianKernel(4.0)
     kernel = kernel + GaussianKernel(0.1)
-    inside, wide = [], []
+    inside, ratios = [], []
     for first in np.arange(15, 165, 30):
         gap = np.zeros(t.size, dtype=bool)
         gap[first : first + 7] = True
         model = AttentionRegressor(kernel, max_iter=1).fit(t[~gap, None], y[~gap])
         mean, std = model.predict(t[gap, None], return_std=True)
         inside.append(abs(mean - y[gap]) < 1.96 * std)
-        wide.append(std / 0.1)
+        ratios.append(std / 0.1)
     assert 0.9 < np.mean(inside) < 0.99
-    assert 1 < np.mean(wide) < 1.5
+    assert 1 < np.mean(ratios) < 1.5
     ahead = model.predict([[20.0]], return_std=True)[1]
     assert ahead > 10 * std.mean()
 
@@ -449,8 +464,8 @@ def test_a_warning_beyond_the_record():
         model.predict(inside, return_std=True)
         for query in outside:
             model.predict([query])
-            what = "1 of 2 queries are farther outside of the samples, in a column, than a tenth"
-            with pytest.warns(UserWarning, match=what):
+            message = "1 of 2 queries are farther outside of the samples, in a column, than a tenth"
+            with pytest.warns(UserWarning, match=message):
                 model.predict([query, inside[0]], return_std="mean")
 
 

@@ -1,4 +1,4 @@
-"""Transformer of columns of numbers, times or places to features, for scikit-learn."""
+"""Transformer for scikit-learn: columns of numbers, times or places to features."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -22,7 +22,7 @@ from positional_embeddings.times.named import ENCODINGS, Coordinate
 
 EncodingName = Literal["auto", "cyclic", "fourier", "spherical"]
 
-# Options that all encodings have.
+# Options of all encodings.
 _SHARED = ("encoding", "time_zone", "missing")
 
 
@@ -31,66 +31,66 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode columns of numbers, times or places as features.
 
     Times are columns of dates of NumPy, pandas or polars, or of Python's datetimes. Calendar
-    periods follow the clock on the wall of their time zone, so that 8 o'clock is 8 o'clock before
-    and after a change to daylight saving time, and years are as long as they are, also in the
-    calendars of cftime. Other spans of time are counted in UTC. Columns that need other options go
-    to encoders of their own, in a `sklearn.compose.ColumnTransformer`.
+    periods follow local time: 8 o'clock has the same phase before and after a change to daylight
+    saving time. Years have their calendar length, also in the calendars of cftime. Other spans of
+    time are counted in UTC. For columns with different options, use separate encoders in a
+    `sklearn.compose.ColumnTransformer`.
 
     Parameters
     ----------
     encoding : str, default "auto"
         One of:
 
-        - "auto": each column by what it holds. Dates become "cyclic" features of `periods`, or of
-          what they tell of the day, the week and the year (see Notes), else "fourier"; if they
-          cover the longest of these 1.9 times, or none, the time itself joins them. Latitude and
-          longitude, which their names tell, are "spherical" of degree 6; a longitude alone is
+        - "auto": the encoding depends on the column. Dates are "cyclic" with `periods`, or with the
+          day, the week and the year as far as the dates resolve them (see Notes), else "fourier".
+          The time itself is added if dates cover the longest period 1.9 times, or resolve none.
+          Columns named as latitude and longitude are "spherical" of degree 6; a longitude alone is
           "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
           all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
-          latitude, lon, lng and longitude tell which is which, in any order; if they do not, the
-          latitude is the first.
+          latitude, lon, lng and longitude identify them in any order. Without such names, the
+          latitude is the first column.
     periods : number, str, timedelta, pandas offset or list of these, optional
-        Periods of "cyclic", which needs them, and of "auto": numbers for numbers; for times
+        Periods of "cyclic", where they are required, and of "auto": numbers for numbers; for times
         "day", "week", "month", "quarter" and "year" by the calendar, or spans: timedeltas (of
-        Python, NumPy or pandas), texts such as "24h", "90min" and "29.53D", and offsets of pandas.
+        Python, NumPy or pandas), strings such as "24h", "90min" and "29.53D", and pandas offsets.
     harmonics : int or list of int, default 3
-        Harmonics of each period with "cyclic" and "auto", or one number for each period; without
-        `periods` the most of the day, the week and the year.
+        Number of harmonics of each period with "cyclic" and "auto", or one number for each period.
+        Without `periods`, the largest number for the day, the week and the year.
     trend : bool, default False
-        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the least and
-        1 at the largest value that `fit` saw.
+        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the smallest
+        and 1 at the largest value in `fit`.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
-        each column that `fit` saw. Spans of times are as for `periods`, without the calendar.
+        each column in `fit`. Spans of times are as for `periods`, without the calendar.
     degree : int, default 6
         Highest degree of "spherical", and of places with "auto"; (degree + 1)**2 features.
     unit : {"degrees", "radians"}, default "degrees"
         Unit of the places of "spherical" and "auto".
     time_zone : str or datetime.tzinfo, optional
         Zone whose clock calendar periods follow, such as "Europe/Zurich". If None, the zone
-        of each column. Times without a zone show a clock already, and are refused with `time_zone`.
+        of each column. Times without a zone are local times, and an error with `time_zone`.
     missing : {"error", "pass"}, default "error"
         Whether missing numbers and times (NaN, NaT, None) are an error, or become features of NaN,
-        for models that take them, such as `sklearn.ensemble.HistGradientBoostingRegressor`.
+        for models that support them, such as `sklearn.ensemble.HistGradientBoostingRegressor`.
 
     Attributes
     ----------
     encoding_ : str
-        The encoding that is used.
+        The encoding.
     n_features_in_ : int
-        Number of columns that `fit` saw.
+        Number of columns in `fit`.
     feature_names_in_ : array of str, shape (n_features_in_,)
-        Names of these columns, where all are text.
+        Names of these columns, if all are strings.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`: if an option is missing, wrong, or given and not used by the encoding; if numbers
-        or times are missing (NaN, NaT) with `missing` "error"; if a column holds text or mixes
-        time zones.
+        In `fit`: if an option is missing or wrong, or the encoding does not use it; if numbers or
+        times are missing (NaN, NaT) with `missing` "error"; if a column holds text or mixes time
+        zones.
 
     See Also
     --------
@@ -103,12 +103,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     -----
     A day, a week or a year is used if the median step of the dates is at most half of it, or if
     the steps are irregular: their remainders by the median step fill more than 6 of 12 bins. The
-    period is cut into 4 bins for each of `harmonics`. Half of the number of bins with dates is the
-    number of harmonics; a bin counts if it has a tenth of the mean count. Where the dates cover
-    less than 1.9 periods, a gap of phases above 0.11 leaves one harmonic, and above 0.42 none.
+    period is divided into 4 bins for each of `harmonics`. Half of the number of bins with dates is
+    the number of harmonics; a bin counts if it has a tenth of the mean count. Where the dates cover
+    less than 1.9 periods, a gap of phases above 0.11 limits this to one harmonic, and above 0.42 to
+    none.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
-    library of the Array API standard; the features are on its device. Times are NumPy's.
+    library of the Array API standard; the features are on its device. Times are NumPy arrays.
 
     Examples
     --------
@@ -122,7 +123,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> encoder.get_feature_names_out(["time"]).tolist()
     ['time_sin_day', 'time_cos_day', 'time_sin_year', 'time_cos_year']
 
-    Each column by what it holds:
+    The encoding of each column depends on its content:
 
     >>> import pandas as pd
     >>> dates = pd.date_range("2022-01-01", "2023-12-31")
@@ -144,7 +145,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     missing: Literal["error", "pass"] = "error"
 
     def fit(self, X: Any, y: Any = None) -> "PositionalEncoder":  # noqa: ARG002 - scikit-learn's
-        """Check the options against the columns, and learn what depends on these.
+        """Check the options, and determine the periods and wavelengths of the columns.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = zip(_check_feature_names_in(self), columns, strict=True)
         coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
         features = ENCODINGS[encoding](coordinates, **options)
-        # Checks what is left to check.
+        # Encoding one row raises the remaining errors.
         self._block, *_ = features.encode([_first(column) for column in columns])
         self.encoding_ = encoding
         self._features = features
@@ -176,7 +177,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : table or array, shape (n_samples, n_features)
-            Columns as `fit` saw them.
+            Columns as in `fit`.
 
         Returns
         -------
@@ -191,9 +192,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 requirement = f"hold {fitted} in column {name!r}, as in fit"
                 if "numbers" in (actual, fitted):
                     raise wrong_type("X", requirement, actual)
-                raise wrong_value(
-                    "X", requirement, actual, " Convert them, or name a zone by `time_zone`."
-                )
+                hint = " Convert them, or name a zone by `time_zone`."
+                raise wrong_value("X", requirement, actual, hint)
         blocks = self._features.encode(columns)
         check_same_namespace(blocks[0], self, attribute="_block", method="transform")
         xp = get_backend(X=blocks[0]).xp
@@ -205,13 +205,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         input_features : sequence of str, optional
-            Names of the columns; those that `fit` saw, or x0, x1, ..., if None.
+            Names of the columns; if None, the names in `fit`, or x0, x1, ...
 
         Returns
         -------
         NumPy array of str objects
-            Names of column, function, period and harmonic, such as "time_sin_day_2"; the harmonic
-            is left out if there is only one.
+            Names of column, function, period and harmonic, such as "time_sin_day_2"; a single
+            harmonic is omitted.
         """
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)
@@ -225,30 +225,30 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _checked_options(self) -> tuple[str, dict[str, Any]]:
-        """Return the encoding and its options, after a check that others are left out."""
+        """Return the encoding and its options; raise an error if it does not use an option."""
         encoding = checks.choice("encoding", self.encoding, tuple(ENCODINGS))
         if encoding == "auto" and self.wavelengths is not None:
             encoding = "fourier"
-        known, options = signature(ENCODINGS[encoding]).parameters, {}
+        parameters, options = signature(ENCODINGS[encoding]).parameters, {}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
-            is_given = not (value is default or (isinstance(value, int | str) and value == default))
-            if name in known:
+            is_set = not (value is default or (isinstance(value, int | str) and value == default))
+            if name in parameters:
                 options[name] = value
-                if not is_given and known[name].default is Parameter.empty:
+                if not is_set and parameters[name].default is Parameter.empty:
                     raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
-            elif is_given:
+            elif is_set:
                 requirement = f"be left out with encoding {encoding!r}, which does not use it"
                 raise wrong_value(name, requirement, format_value(value))
         return encoding, options
 
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
-        """Return the columns, checked: arrays of numbers, or times."""
+        """Check the columns, and return them as arrays of numbers, or times."""
         zone = time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
         table = frames.as_table(X)
-        given = frames.columns_of("X", table)
-        kinds = {kind for _, kind, _ in given}
+        labelled = frames.labelled_columns("X", table)
+        kinds = {kind for _, kind, _ in labelled}
         if "spans" in kinds:
             raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
         if "dates" not in kinds:
@@ -256,40 +256,37 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 requirement = "be None for columns of numbers"
                 raise wrong_value("time_zone", requirement, format_value(self.time_zone))
             with ignore_fp_errors():
-                x = validate_data(self, table, reset=reset, **_numbers(table))
-            return self._present([x[:, j] for j in range(x.shape[1])])
+                x = validate_data(self, table, reset=reset, **_number_options(table))
+            return self._check_missing([x[:, j] for j in range(x.shape[1])])
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         columns = []
-        for place, kind, values in given:
+        for label, kind, values in labelled:
             if kind == "dates":
-                column = times_of(place, values, zone)
-                frames.check_zone(place, column.zone, zone)
+                column = times_of(label, values, zone)
+                frames.check_zone(label, column.zone, zone)
             else:
-                options = {"ensure_2d": False, "estimator": self, **_numbers(values)}
+                options = {"ensure_2d": False, "estimator": self, **_number_options(values)}
                 with ignore_fp_errors():
-                    column = check_array(values, input_name=place, **options)
+                    column = check_array(values, input_name=label, **options)
             columns.append(column)
-        return self._present(columns)
+        return self._check_missing(columns)
 
-    def _present(self, columns: list[Any]) -> list[Any]:
-        """Return columns, after a check that nothing is missing, unless it may be."""
+    def _check_missing(self, columns: list[Any]) -> list[Any]:
+        """Return the columns; raise an error for missing values, unless `missing` permits them."""
         hint = ' Fill them, as by GapFiller, or pass missing="pass" for features of NaN.'
         for i, x in enumerate(columns if self.missing == "error" else ()):
             backend = get_backend(x=x.wall if isinstance(x, Times) else x)
-            gaps = np.isnat(x.wall) if isinstance(x, Times) else backend.xp.isnan(x)
-            if backend.concrete_bool(backend.xp.any(gaps)):
-                name, requirement = (
-                    f"X[{_check_feature_names_in(self)[i]!r}]",
-                    "have no missing values",
-                )
-                raise wrong_value(name, requirement, "NaN or NaT", hint)
+            is_missing = np.isnat(x.wall) if isinstance(x, Times) else backend.xp.isnan(x)
+            if backend.concrete_bool(backend.xp.any(is_missing)):
+                name = f"X[{_check_feature_names_in(self)[i]!r}]"
+                raise wrong_value(name, "have no missing values", "NaN or NaT", hint)
         return columns
 
 
-def _numbers(table: Any) -> dict[str, Any]:
-    """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
+def _number_options(table: Any) -> dict[str, Any]:
+    """Return options of scikit-learn's checks: it preserves these dtypes, and allows NaN."""
     is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
     backend = get_backend(X=table) if is_dispatched else backend_for()
     return {"dtype": [backend.widest, backend.xp.float32], "ensure_all_finite": "allow-nan"}

@@ -1,6 +1,6 @@
-"""Tables for the estimators: which columns hold times, and tables with days for times.
+"""Tables of the estimators: columns of times, and their conversion to days.
 
-Tables of pandas and polars are read by their own methods, so that neither is imported.
+Methods of pandas and polars read their tables, so that this module imports neither.
 """
 
 from datetime import tzinfo
@@ -18,28 +18,28 @@ from positional_embeddings.arrays.errors import (
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.times import dates
 
-# Turns of angles, what is their angle in radians, and how it is found again; and the fewest values
-# near either end of a turn.
+# Full turns of angles, with expressions for radians and for the inverse; and the smallest number of
+# distinct values near each end of a turn.
 _TURNS = [
     (360.0, "np.deg2rad(angle)", "np.rad2deg(np.arctan2(y, x))"),
     (2 * np.pi, "angle", "np.arctan2(y, x)"),
 ]
-_LEAST_AT_END = 3
+_MIN_VALUES_AT_END = 3
 
 # A table or a series of pandas or polars, or an array.
 Table: TypeAlias = Any
 
 
 class Column(NamedTuple):
-    """A column that regressors and kernels see as numbers."""
+    """The kind of a column of numbers."""
 
-    is_time: bool  # in days, since 1970-01-01 UTC or as spans
-    zone: tzinfo | None  # in which its dates were
-    is_date: bool = False  # since 1970-01-01 UTC
+    is_time: bool  # days since 1970-01-01 UTC, or spans of days
+    zone: tzinfo | None  # of the dates
+    is_date: bool = False  # days since 1970-01-01 UTC
 
 
 def as_table(x: Any, name: str = "X") -> Table:
-    """Return a series, and times or text along one axis, as a table of one column."""
+    """Convert a series, or times or text along one axis, to a table of one column."""
     if hasattr(x, "map_partitions"):  # of dask
         hint = f" Pass {name}.compute(), or call a fitted estimator by {name}.map_partitions."
         raise wrong_type(name, "be a table in memory", type_name(x), hint)
@@ -47,44 +47,44 @@ def as_table(x: Any, name: str = "X") -> Table:
         raise wrong_type(name, "be a table in memory", type_name(x), f" Pass {name}.collect().")
     if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
-    if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
+    if hasattr(x, "to_frame"):  # also an index of pandas
         return x.to_frame()
-    return x[:, None] if len(getattr(x, "shape", ())) == 1 and kind_of(x) != "numbers" else x
+    return x[:, None] if len(getattr(x, "shape", ())) == 1 and column_kind(x) != "numbers" else x
 
 
-def columns_of(name: str, table: Table) -> list[tuple[str, str, Table]]:
-    """Return how errors call each column, "dates", "spans" or "numbers", and it; refuse text.
+def labelled_columns(name: str, table: Table) -> list[tuple[str, str, Table]]:
+    """Return the label in errors, the kind and the values of each column; raise an error for text.
 
-    An array of numbers is not read.
+    The kinds are "dates", "spans" and "numbers". The list is empty for an array of numbers.
     """
-    may_hold_others = isinstance(table, np.ndarray) and table.dtype.kind in "mMOUT"
-    if not (is_frame(table) or may_hold_others) or len(table.shape) != 2:
+    may_hold_times = isinstance(table, np.ndarray) and table.dtype.kind in "mMOUT"
+    if not (is_frame(table) or may_hold_times) or len(table.shape) != 2:
         return []
     names = getattr(table, "columns", [f"x{j}" for j in range(table.shape[1])])
     columns = []
     for j, key in enumerate(names):
-        place, column = f"{name}[{key!r}]", column_of(table, j)
-        kind = kind_of(column)
+        label, column = f"{name}[{key!r}]", get_column(table, j)
+        kind = column_kind(column)
         if kind not in ("dates", "spans", "numbers"):
-            hint = remedy_of(column)
-            hint = hint or " Encode categories on their own, as by OneHotEncoder of scikit-learn."
-            raise wrong_type(place, "hold numbers or dates", kind, hint)
-        columns.append((place, kind, column))
+            hint = conversion_hint(column)
+            hint = hint or " Encode categories separately, as by OneHotEncoder of scikit-learn."
+            raise wrong_type(label, "hold numbers or dates", kind, hint)
+        columns.append((label, kind, column))
     return columns
 
 
-def remedy_of(column: Table) -> str:
-    """Return how the text or the periods of a column become dates, "" for others."""
+def conversion_hint(column: Table) -> str:
+    """Return a hint how to convert text or periods to dates, or ""."""
     present = (x for x in column if not (dates.is_missing(x) or (isinstance(x, str) and not x)))
     if not (hint := dates.remedy_for(next(present, None))):
         return ""
-    hint = max([hint, *map(dates.remedy_for, present)], key=len)  # the most careful way
+    hint = max([hint, *map(dates.remedy_for, present)], key=len)  # the longest hint fits all values
     is_series = hasattr(column, "to_frame") and not hasattr(column, "to_series")
-    return hint if is_series else hint.replace(".dt", "")  # as an index has it
+    return hint if is_series else hint.replace(".dt", "")  # for an index
 
 
-def kind_of(column: Table) -> str:
-    """Return "dates", "spans" or "numbers", or the first period or text that is no number."""
+def column_kind(column: Table) -> str:
+    """Return "dates", "spans" or "numbers", or the first text or period that is no number."""
     kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
     if kind == "m" or name.startswith("Duration"):
         return "spans"
@@ -102,23 +102,23 @@ def kind_of(column: Table) -> str:
                 float(value)
             except ValueError:
                 return f"text, {str(value)!r}"
-            except TypeError:  # others are scikit-learn's to refuse
+            except TypeError:  # scikit-learn rejects other types
                 if hasattr(value, "to_timestamp"):
                     return f"periods, {value!r}"
     return "numbers"
 
 
 def is_frame(table: Table) -> bool:
-    """Tell whether a table is one of pandas or polars."""
+    """Return whether a table is a table of pandas or polars."""
     return hasattr(table, "iloc") or hasattr(table, "get_columns")
 
 
-def column_of(table: Table, at: int) -> Table:
+def get_column(table: Table, index: int) -> Table:
     """Return a column of a table: a series, or an array of one axis."""
-    return table.iloc[:, at] if hasattr(table, "iloc") else table[:, at]
+    return table.iloc[:, index] if hasattr(table, "iloc") else table[:, index]
 
 
-def with_columns(table: Table, columns: dict[int, HostArray]) -> Table:
+def replace_columns(table: Table, columns: dict[int, HostArray]) -> Table:
     """Return a copy of a table of pandas or polars with some columns replaced."""
     if hasattr(table, "iloc"):
         table = table.copy()
@@ -129,93 +129,93 @@ def with_columns(table: Table, columns: dict[int, HostArray]) -> Table:
     return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
 
 
-def with_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
-    """Return a table with times as days since 1970-01-01 UTC, and its columns if any are times.
+def times_to_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
+    """Convert times to days since 1970-01-01 UTC, and spans to days; raise an error for text.
 
-    Spans of time become days; anything else is returned as it came. Text is refused.
+    Also return the kinds of the columns, an empty list without times.
     """
     table, days, columns = as_table(x, name), {}, []
-    for j, (place, kind, column) in enumerate(columns_of(name, table)):
+    for j, (label, kind, column) in enumerate(labelled_columns(name, table)):
         zone = None
         if kind != "numbers":
-            times = dates.utc_of(place, column)
-            days[j] = dates.days_of(place, times)
-            check_apart(place, times, days[j])
+            times = dates.utc_of(label, column)
+            days[j] = dates.days_of(label, times)
+            check_distinct(label, times, days[j])
         if kind == "dates":
-            zone, own_calendar = dates.zone_of(column), dates.calendar_of(column)
-            if own_calendar is not None:
+            zone, calendar = dates.zone_of(column), dates.calendar_of(column)
+            if calendar is not None:
                 hint = " Pass days_since of the column, and periods in days."
-                raise wrong_value(place, "have dates of the standard calendar", own_calendar, hint)
+                raise wrong_value(label, "have dates of the standard calendar", calendar, hint)
             if np.isnan(days[j]).any():
-                raise wrong_value(place, "have no missing times", "NaT")
+                raise wrong_value(label, "have no missing times", "NaT")
         columns.append(Column(j in days, zone, kind == "dates"))
     if not days:
         return table, []
     if is_frame(table):
-        return with_columns(table, days), columns
+        return replace_columns(table, days), columns
     numbers = [days.get(j, table[:, j]) for j in range(len(columns))]
     return np.stack([n.astype(np.float64) for n in numbers], axis=1), columns
 
 
 def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
-    """Check that the same columns hold times as in `fit`, with zones or without."""
+    """Check that the columns of times, and of times with a zone, are as in `fit`."""
     expected, actual = (
-        [f"column {j}{' with a zone' if c.zone else ''}" for j, c in enumerate(some) if c.is_time]
-        for some in (fitted, columns)
+        [f"column {j}{' with a zone' if c.zone else ''}" for j, c in enumerate(table) if c.is_time]
+        for table in (fitted, columns)
     )
     if expected != actual:
         requirement = f"have times as in `fit`, in {' and '.join(expected) or 'no column'}"
         raise wrong_value(name, requirement, f"them in {' and '.join(actual) or 'no column'}")
 
 
-def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
-    """Return columns, by name or index, as indices."""
-    known = [*range(n_columns), *names]
+def column_indices(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
+    """Return the indices of columns, which are names or indices."""
+    choices = [*range(n_columns), *names]
     for i, column in enumerate(columns):
         is_index = isinstance(column, Integral) and is_real_number(column)
-        if not (is_index or isinstance(column, str)) or column not in known:
-            raise wrong_value(f"{name}[{i}]", f"be one of {known}", format_value(column))
-    return [known.index(column) % n_columns for column in columns]
+        if not (is_index or isinstance(column, str)) or column not in choices:
+            raise wrong_value(f"{name}[{i}]", f"be one of {choices}", format_value(column))
+    return [choices.index(column) % n_columns for column in columns]
 
 
-def check_extents(name: str, columns: HostArray, least: float) -> None:
-    """Check that the numbers of each column, (columns, rows), vary by so much, or not at all."""
+def check_extents(name: str, columns: HostArray, min_extent: float) -> None:
+    """Check that each column, (columns, rows), is constant or has a minimum extent."""
     extents = np.ptp(columns, axis=1)
-    small = extents[(extents > 0) & (extents < least)]
+    small = extents[(extents > 0) & (extents < min_extent)]
     if small.size:
-        requirement = f"vary by {least} or more in a column, or not at all"
+        requirement = f"vary by {min_extent} or more in a column, or not at all"
         raise wrong_value(name, requirement, f"{small[0]:g}", " Count them in a smaller unit.")
 
 
-def check_apart(name: str, exact: HostArray, rounded: HostArray) -> None:
-    """Check that times or integers that differ do so in float64, too."""
-    ascending = np.sort(exact, axis=None), np.sort(rounded, axis=None)  # `unique` takes far longer
+def check_distinct(name: str, exact: HostArray, rounded: HostArray) -> None:
+    """Check that different times or integers also differ in float64."""
+    ascending = np.sort(exact, axis=None), np.sort(rounded, axis=None)  # `unique` is far slower
     exact_steps, steps = (np.count_nonzero(x[1:] != x[:-1]) for x in ascending)
     if exact_steps > steps:
-        requirement = "have values that differ in float64, times being days since 1970"
-        hint = " Pass how long, or how many, they are after the first one, as numbers."
+        requirement = "have values that differ in float64, with times as days since 1970"
+        hint = " Pass differences from the first value, as numbers."
         raise wrong_value(name, requirement, "closer ones", hint)
 
 
 def warn_of_angles(name: str, values: HostArray) -> None:
-    """Warn of numbers that go, in their order, from one end of a turn to the other as angles do."""
+    """Warn of numbers that look like angles: steps from one end of a turn to the other."""
     steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
-    for turn, angle, back in _TURNS:
+    for turn, angle, inverse in _TURNS:
         is_turn = low >= 0 or max(-low, high) <= turn / 2
         is_turn = is_turn and 0.9 * turn <= high - low <= turn
         ends = values[values < low + turn / 4], values[values > high - turn / 4]
-        is_turn = is_turn and min(np.unique(end).size for end in ends) >= _LEAST_AT_END
+        is_turn = is_turn and min(np.unique(end).size for end in ends) >= _MIN_VALUES_AT_END
         half_turns = (steps > 0.35 * turn) & (steps < 0.65 * turn)
         if is_turn and np.count_nonzero(steps > 0.8 * turn) > np.count_nonzero(half_turns):
             message = f"{name} looks like angles: steps go from one end of {turn:.5g} to the "
-            message += "other, and the mean of both ends is opposite to them. Take two columns, "
-            both = f"x = np.cos({angle}) and y = np.sin({angle})"
-            warn_caller(f"{message}{both}, and {back} % {turn:.5g} of both.")
+            message += "other, and the mean of both ends is opposite to them. Use two columns, "
+            columns = f"x = np.cos({angle}) and y = np.sin({angle})"
+            warn_caller(f"{message}{columns}, and convert by {inverse} % {turn:.5g}.")
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:
-    """Check that times have a zone where another one is asked for."""
+    """Check that times have a zone if `time_zone` names one."""
     if time_zone is not None and zone is None:
         requirement = "have times with a zone where `time_zone` is given"
-        hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
+        hint = " Set their zone, as by pandas.Series.dt.tz_localize."
         raise wrong_value(name, requirement, "times without a zone", hint)

@@ -1,7 +1,7 @@
-"""Kernels of a smoother: encodings whose distances say how much one sample weighs for another.
+"""Kernels of a smoother: encodings, whose distances determine the weights of samples.
 
-A kernel encodes a sample x as a vector u(x), and gives a sample y a weight of the distance
-|u(x) - u(y)| at x, such as exp(-|u(x) - u(y)|**2 / 2), which is attention by scalar products. A
+A kernel encodes a sample x as a vector u(x). The weight of a sample y at x is a function of the
+distance |u(x) - u(y)|, such as exp(-|u(x) - u(y)|**2 / 2), which is attention by scalar products. A
 product concatenates the vectors of its factors.
 """
 
@@ -25,23 +25,23 @@ from positional_embeddings.times.durations import duration_of, latitude_longitud
 
 LOO = "loo"
 
-# Mean lengths of the parts of the calendar, in days.
-DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+# Mean lengths of calendar periods, in days.
+MEAN_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
-# Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
-LEAST_SCORE = -345.0
+# The smallest logarithm of a weight: the square of a weight is a normal number, too.
+MIN_LOG_WEIGHT = -345.0
 
-# Seconds at whose multiples clocks change.
-_CLOCK_STEP = 900
+# Clocks change at multiples of this number of seconds.
+_CLOCK_STEP_SECONDS = 900
 
-# Where a search for the width of a periodic kernel begins, in periods.
-_PART_OF_PERIOD = 0.05
+# The initial width of a periodic kernel in a search, in periods.
+_INITIAL_WIDTH_PERIODS = 0.05
 
 
 class Kernel(BaseEstimator):  # type: ignore[misc]
     """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions.
 
-    They weigh samples, and are no kernels of scikit-learn's ``GaussianProcessRegressor``.
+    They are not the kernels of scikit-learn's ``GaussianProcessRegressor``.
     """
 
     def __mul__(self, other: Any) -> Any:
@@ -51,7 +51,7 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
         return SumKernel(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def _terms(self) -> list[list[Any]]:
-        """Return the kernels whose functions are added, each as factors that are multiplied."""
+        """Return the terms of a sum, each as the factors of a product."""
         return [[self]]
 
 
@@ -60,78 +60,75 @@ class Factor(Kernel):
 
     length_scale: Any
     columns: Any
-    _at: list[int]  # the columns, as integers
-    _nu: float = inf  # smoothness of Matern's weights, which are Gaussian if it is infinite
+    _indices: list[int]  # of the columns
+    _nu: float = inf  # smoothness of Matern weights; Gaussian weights if infinite
 
     def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
-        """Check the parameters for these columns, and make numbers of names and spans."""
+        """Check the parameters, and convert names and spans to numbers."""
         if self.columns is not None:
             if not isinstance(self.columns, list | tuple) or not self.columns:
                 requirement = "be a list of integers or names, or None"
                 raise wrong_type("columns", requirement, format_value(self.columns))
-            self.columns = frames.indices_of("columns", self.columns, names, len(columns))
-        self._at = list(range(len(columns))) if self.columns is None else self.columns
-        self._resolve_scale([columns[i] for i in self._at])
+            self.columns = frames.column_indices("columns", self.columns, names, len(columns))
+        self._indices = list(range(len(columns))) if self.columns is None else self.columns
+        self._resolve_scale([columns[i] for i in self._indices])
 
-    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
-        is_time = all(column.is_time for column in own)
+    def _resolve_scale(self, columns: Sequence[frames.Column]) -> None:
+        is_time = all(column.is_time for column in columns)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
     def _encode(self, x: HostArray) -> Array:
-        """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        return x[self._at]
+        """Return features, (features, samples), of x, (columns, samples)."""
+        return x[self._indices]
 
-    def _first_scale(self, x: HostArray, weight: HostArray) -> Array:
-        """Return the length scales that a search begins with: Scott's rule for each column.
-
-        Those of constant columns are infinite, so that they change nothing.
-        """
-        varies = np.ptp(x[self._at], axis=1) > 0
+    def _initial_scale(self, x: HostArray, weight: HostArray) -> Array:
+        """Return initial length scales of a search: Scott's rule, infinite for constant columns."""
+        varies = np.ptp(x[self._indices], axis=1) > 0
         if not varies.any():
-            return [1.0] * len(self._at)
-        scales = _rule_of_thumb(x[self._at], weight, np.count_nonzero(varies))
+            return [1.0] * len(self._indices)
+        scales = _scott_scales(x[self._indices], weight, np.count_nonzero(varies))
         return np.where(varies, scales, inf).tolist()
 
     def _scales(self) -> list[float]:
-        """Return the width of each feature, in its unit."""
-        return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
+        """Return the width of each feature, in the unit of the feature."""
+        return list(np.full(len(self._indices), self.length_scale, dtype=np.float64))
 
-    def _score(self, squared: HostArray, widening: HostArray) -> Array:
-        """Return the logarithms of weights, of squared distances in widths, which are widened."""
+    def _log_weight(self, squared: HostArray, widening: HostArray) -> Array:
+        """Return logarithms of weights, of squared distances over the squared widening."""
         if self._nu == inf:
             return squared * (-0.5 / widening)
         a = np.sqrt(np.maximum(squared, 0.0) * (2 * self._nu / widening))
         return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self._nu]) - a
 
-    def _visible_keys(self, nothing: float) -> float:
-        """Return the distance in widths at which a weight is exp(-nothing), or less."""
-        # Of Matern's weights: what is 2 widths away may be the nearest sample.
-        return sqrt(2 * nothing) if self._nu == inf else nothing + 2
+    def _radius(self, negligible: float) -> float:
+        """Return the distance in widths where a weight is at most exp(-negligible)."""
+        # The nearest sample may be 2 widths away, where Matern weights are smaller.
+        return sqrt(2 * negligible) if self._nu == inf else negligible + 2
 
 
-Term: TypeAlias = list[Factor]  # factors that are multiplied
+Term: TypeAlias = list[Factor]  # the factors of a product
 
 
 @dataclass(repr=False, eq=False)
 class _Radial(Factor):
-    """Base of kernels of the distance in the columns, in which lines may be fitted."""
+    """Base of kernels of the distance in the columns, which may fit lines."""
 
     length_scale: Any = LOO
     _: KW_ONLY
     columns: Sequence[int] | Sequence[str] | None = None
     local_linear: bool | None = None
 
-    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
+    def _resolve_scale(self, columns: Sequence[frames.Column]) -> None:
         checks.optional_boolean("local_linear", self.local_linear)
         scales = listed("length_scale", self.length_scale)
         if len(scales) == 1:
             self.length_scale = scales[0]
-            super()._resolve_scale(own)
-        elif len(scales) != len(own):
-            requirement = f"be one number, or {len(own)}, one for each column"
+            super()._resolve_scale(columns)
+        elif len(scales) != len(columns):
+            requirement = f"be one number, or {len(columns)}, one for each column"
             raise wrong_value("length_scale", requirement, len(scales))
         else:
-            pairs = enumerate(zip(scales, own, strict=True))
+            pairs = enumerate(zip(scales, columns, strict=True))
             scales = [scale_of(f"length_scale[{i}]", s, is_time=c.is_time) for i, (s, c) in pairs]
             self.length_scale = scales
 
@@ -147,10 +144,10 @@ class GaussianKernel(_Radial):
         for each column. The regressor chooses "loo" by the leave-one-out error. In columns of
         times, a span is a timedelta or text such as "30D", and a number is in days.
     columns : sequence of int or str, optional
-        Columns of the samples that it looks at; all if None.
+        Columns of the samples that the kernel uses; all if None.
     local_linear : bool, optional
-        Whether a line, or a plane, is fitted to the samples around a query, rather than their
-        mean; as the regressor says if None. Not in a product.
+        Whether to fit a line, or a plane, to the samples around a query. If False, predict their
+        mean; if None, follow the regressor. Not in a product.
 
     Examples
     --------
@@ -163,25 +160,25 @@ class GaussianKernel(_Radial):
 
 @dataclass(repr=False, eq=False)
 class MaternKernel(_Radial):
-    """Weights that fall more slowly: Matern's, of the distance r in length scales.
+    """Matern weights, which fall more slowly with the distance than Gaussian weights.
 
-    They are exp(-r) for `nu` 1/2, (1 + a) exp(-a) for 3/2, a being sqrt(3) r, and (1 + a + a**2 /
-    3) exp(-a) for 5/2, a being sqrt(5) r.
+    With the distance r in length scales, they are exp(-r) for `nu` 1/2. They are (1 + a) exp(-a)
+    for 3/2, where a = sqrt(3) r, and (1 + a + a**2 / 3) exp(-a) for 5/2, where a = sqrt(5) r.
 
     Parameters
     ----------
     length_scale, columns, local_linear
-        As of a `GaussianKernel`.
+        As for `GaussianKernel`.
     nu : {0.5, 1.5, 2.5}, default 1.5
-        The smaller it is, the more the nearest samples weigh, and the farther weights reach.
+        Smoothness. A smaller `nu` gives more weight to the nearest samples and to distant ones.
     """
 
     _: KW_ONLY
     nu: float = 1.5
 
-    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
+    def _resolve_scale(self, columns: Sequence[frames.Column]) -> None:
         self._nu = _smoothness(self.nu)
-        super()._resolve_scale(own)
+        super()._resolve_scale(columns)
 
 
 def _smoothness(nu: Any) -> float:
@@ -190,41 +187,38 @@ def _smoothness(nu: Any) -> float:
     return float(nu)
 
 
-def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Array:
-    """Return Scott's length scales: standard deviations, smaller with more samples.
-
-    A range of quartiles that is smaller counts, so that a sample far from all others does not.
-    """
+def _scott_scales(x: HostArray, weight: HostArray, dimensions: int) -> Array:
+    """Return length scales by Scott's rule, with the interquartile range if it is smaller."""
     mean = np.average(x, axis=1, weights=weight, keepdims=True)
     deviations = np.sqrt(np.average((x - mean) ** 2, axis=1, weights=weight))
     low, high = np.quantile(x, [0.25, 0.75], axis=1)
     deviations = np.minimum(deviations, np.where(high > low, high - low, inf))
-    count = weight.sum() ** 2 / (weight**2).sum()
-    return (count ** (-1 / (dimensions + 4)) * deviations).tolist()
+    effective_size = weight.sum() ** 2 / (weight**2).sum()
+    return (effective_size ** (-1 / (dimensions + 4)) * deviations).tolist()
 
 
 @dataclass(repr=False, eq=False)
 class PeriodicKernel(Factor):
-    """Weights that come back after each period: exp((cos(a) - 1) / b**2).
+    """Periodic weights: exp((cos(a) - 1) / b**2).
 
-    Here a is the distance and b the length scale, both times 2 pi / period. Within a period it
-    is a `GaussianKernel` of this length scale, nearly, if that is a small part of the period.
+    Here a is the distance and b the length scale, both times 2 pi / period. If the length scale is
+    a small part of the period, a `GaussianKernel` has nearly the same weights within a period.
 
     Parameters
     ----------
     period : float, span of time or {"day", "week", "month", "quarter", "year"}
         Period, positive, in the unit of the columns. In columns of times, a span is a timedelta or
-        text such as "12h", and a number is in days. A part of the calendar is as long as that very
-        day, month or year, on the clock of `time_zone`.
+        text such as "12h", and a number is in days. Calendar periods have the length of each day,
+        month or year, on the clock of `time_zone`.
     length_scale : float, span of time or "loo", default "loo"
-        Width of the kernel, as of a `GaussianKernel`, relative to a period of mean length: 365.2425
+        Width of the kernel, as for `GaussianKernel`, relative to a period of mean length: 365.2425
         days for "year".
     columns : sequence of int or str, optional
-        Columns of the samples that it looks at; all if None.
+        Columns of the samples that the kernel uses; all if None.
     time_zone : str or tzinfo, optional
-        Zone such as "Europe/Zurich", whose clock a part of the calendar follows: 8 o'clock is the
-        same phase in summer and in winter. If None, the zone of the columns; times without a zone
-        are read as the clock shows them, and refused with `time_zone`.
+        Zone such as "Europe/Zurich", whose clock a calendar period follows: 8 o'clock is the same
+        phase in summer and in winter. If None, the zone of the columns; times without a zone are
+        local times, and an error with `time_zone`.
 
     Examples
     --------
@@ -239,68 +233,70 @@ class PeriodicKernel(Factor):
     columns: Sequence[int] | Sequence[str] | None = None
     time_zone: Any = None
 
-    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
-        is_time = all(column.is_time for column in own)
+    def _resolve_scale(self, columns: Sequence[frames.Column]) -> None:
+        is_time = all(column.is_time for column in columns)
         period = duration_of(self.period) if is_time else self.period
         zone = time_zone_of(self.time_zone)
-        if is_time and isinstance(period, str) and period in DAYS:
-            for column in own:
+        if is_time and isinstance(period, str) and period in MEAN_DAYS:
+            for column in columns:
                 frames.check_zone("X", column.zone, zone)
-            self.period, self.time_zone = period, zone or own[0].zone
+            self.period, self.time_zone = period, zone or columns[0].zone
         elif zone is not None:
-            requirement = f"be None unless `period` is {' or '.join(map(repr, DAYS))}, of times"
+            requirement = (
+                f"be None unless `period` is {' or '.join(map(repr, MEAN_DAYS))}, of times"
+            )
             raise wrong_value("time_zone", requirement, format_value(zone))
         else:
             self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
-        super()._resolve_scale(own)
+        super()._resolve_scale(columns)
 
-    def _length(self) -> float:
+    def _mean_length(self) -> float:
         """Return the mean length of a period."""
-        return float(DAYS.get(self.period, self.period))
+        return float(MEAN_DAYS.get(self.period, self.period))
 
-    def _cycles_before(self, x: HostArray) -> Array:
-        """Return the number of periods before places; its fraction is the phase."""
-        if self.period not in DAYS:
+    def _cycles(self, x: HostArray) -> Array:
+        """Return the number of periods before each position; its fraction is the phase."""
+        if self.period not in MEAN_DAYS:
             return x / self.period
         clock = _wall_clock(x, self.time_zone)
         phase = cycles_of(clock, self.period)
-        return np.round(clock.astype(np.int64) / (86400e6 * self._length()) - phase) + phase
+        return np.round(clock.astype(np.int64) / (86400e6 * self._mean_length()) - phase) + phase
 
-    def _first_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
-        return _PART_OF_PERIOD * self._length()
+    def _initial_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
+        return _INITIAL_WIDTH_PERIODS * self._mean_length()
 
     def _encode(self, x: HostArray) -> Array:
-        x, period = x[self._at], self.period
-        if period in DAYS:
+        x, period = x[self._indices], self.period
+        if period in MEAN_DAYS:
             x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
         return cyclic_encoding(x, period).reshape(-1, x.shape[1])
 
     def _scales(self) -> list[float]:
-        return [2 * pi * self.length_scale / self._length()] * (2 * len(self._at))
+        return [2 * pi * self.length_scale / self._mean_length()] * (2 * len(self._indices))
 
 
 @dataclass(repr=False, eq=False)
 class SphereKernel(Factor):
-    """Weights that fall with the straight distance between two places of a sphere, the chord.
+    """Weights that fall with the chord between two points on a sphere.
 
-    It is ``2 sin(a / 2)`` radii for an angle `a` between the places: nearly the great circle, up
-    to some 60 degrees.
+    The chord is ``2 sin(a / 2)`` radii for an angle `a` between the points. Up to about 60 degrees,
+    it is nearly the great-circle distance.
 
     Parameters
     ----------
     length_scale : float or "loo", default "loo"
         Width of the kernel in degrees of a great circle; 1 degree is 111.2 km on Earth.
     columns : sequence of two int or str, optional
-        Columns of latitude and longitude, in degrees. Names such as lat and longitude say which is
-        which, and which they are of all columns if None; without them it is these two, or the
-        first two, in this order.
+        Columns of latitude and longitude, in degrees. Names such as lat and longitude identify
+        them, among all columns if None. Without such names, the order is latitude, longitude, and
+        None means the first two columns.
     kernel : {"matern", "gaussian"}, default "matern"
-        Weights of the distance as of a `MaternKernel` or a `GaussianKernel`.
+        Weights as for `MaternKernel` or `GaussianKernel`.
     nu : {0.5, 1.5, 2.5}, optional
         Smoothness of the kernel "matern"; 1.5 if None.
     local_linear : bool, optional
-        Whether a plane is fitted to the samples around a query, rather than their mean; as the
-        regressor says if None. Not in a product.
+        Whether to fit a plane to the samples around a query. If False, predict their mean; if
+        None, follow the regressor. Not in a product.
 
     Examples
     --------
@@ -324,8 +320,8 @@ class SphereKernel(Factor):
         super()._resolve(columns, names)
         if self.columns is not None and len(self.columns) != 2:
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
-        order = latitude_longitude_order("X", [names[i] if names else "" for i in self._at])
-        self.columns = self._at = [self._at[i] for i in order]
+        order = latitude_longitude_order("X", [names[i] if names else "" for i in self._indices])
+        self.columns = self._indices = [self._indices[i] for i in order]
         checks.optional_boolean("local_linear", self.local_linear)
         checks.choice("kernel", self.kernel, ["matern", "gaussian"])
         if self.kernel == "matern":
@@ -333,49 +329,49 @@ class SphereKernel(Factor):
         else:
             checks.omitted("with the kernel 'gaussian'", nu=self.nu)
 
-    def _first_scale(self, x: HostArray, weight: HostArray) -> float:
-        """Return Scott's rule of thumb for places in a plane."""
-        return degrees(hypot(*_rule_of_thumb(self._encode(x), weight, 2)) / 2**0.5) or 1.0
+    def _initial_scale(self, x: HostArray, weight: HostArray) -> float:
+        """Return the length scale of Scott's rule for points in a plane."""
+        return degrees(hypot(*_scott_scales(self._encode(x), weight, 2)) / 2**0.5) or 1.0
 
     def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3
 
     def _encode(self, x: HostArray) -> Array:
-        latitude, longitude = x[self._at]
+        latitude, longitude = x[self._indices]
         # Harmonics of degree 1 are the three coordinates.
         return spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
 
 
 @dataclass(repr=False, eq=False)
 class _Pair(Kernel):
-    """Base of kernels that are made of two."""
+    """Base of sums and products of two kernels."""
 
     k1: Kernel
     k2: Kernel
 
-    def _parts(self) -> list[Kernel]:
-        for name, part in (("k1", self.k1), ("k2", self.k2)):
-            if not isinstance(part, Kernel):
-                raise wrong_kernel(name, "be a kernel", part)
+    def _operands(self) -> list[Kernel]:
+        for name, kernel in (("k1", self.k1), ("k2", self.k2)):
+            if not isinstance(kernel, Kernel):
+                raise wrong_kernel(name, "be a kernel", kernel)
         return [self.k1, self.k2]
 
 
 @dataclass(repr=False, eq=False)
 class ProductKernel(_Pair):
-    """The product of two kernels: a sample weighs much where it does for both.
+    """The product of two kernels: the product of their weights.
 
     Parameters
     ----------
     k1, k2 : Kernel
-        The factors, none of them a sum.
+        The factors, which are not sums.
     """
 
     def _terms(self) -> list[list[Any]]:
-        for name, part in zip(("k1", "k2"), self._parts(), strict=True):
-            if isinstance(part, SumKernel):
-                requirement = "be no sum, whose terms are smoothed one after the other"
-                raise wrong_type(name, requirement, format_value(part))
-        factors = [factor for part in self._parts() for factor in part._terms()[0]]
+        for name, kernel in zip(("k1", "k2"), self._operands(), strict=True):
+            if isinstance(kernel, SumKernel):
+                requirement = "be no sum, as each term of a sum is a separate function"
+                raise wrong_type(name, requirement, format_value(kernel))
+        factors = [factor for kernel in self._operands() for factor in kernel._terms()[0]]
         for factor in factors:
             if getattr(factor, "local_linear", None):
                 requirement = "be None or False in a product"
@@ -385,29 +381,29 @@ class ProductKernel(_Pair):
 
 @dataclass(repr=False, eq=False)
 class SumKernel(_Pair):
-    """The sum of two smooth functions, each with a kernel of its own.
+    """The sum of two smooth functions, each with its own kernel.
 
     Parameters
     ----------
     k1, k2 : Kernel
-        The kernels. Each function is smoothed from what the others leave over, the first one
-        first: a slow trend before a season, a season before what is local.
+        The kernels. Each function in turn is fitted to the residuals of all others. Put a slow
+        trend before a season, and a season before local changes.
     """
 
     def _terms(self) -> list[list[Any]]:
-        return [term for part in self._parts() for term in part._terms()]
+        return [term for kernel in self._operands() for term in kernel._terms()]
 
 
-def wrong_kernel(name: str, requirement: str, got: Any) -> Exception:
-    """Return the error about what is no kernel; scikit-learn has others, of Gaussian processes."""
-    if type(got).__module__.startswith("sklearn.gaussian_process"):
+def wrong_kernel(name: str, requirement: str, actual: Any) -> Exception:
+    """Return the error for an object that is no kernel, such as one of a Gaussian process."""
+    if type(actual).__module__.startswith("sklearn.gaussian_process"):
         hint = (
-            " Kernels of Gaussian processes are others: take GaussianKernel for RBF, MaternKernel "
-            "for Matern, PeriodicKernel for ExpSineSquared."
+            " Kernels of Gaussian processes differ: use GaussianKernel for RBF, MaternKernel for "
+            "Matern, PeriodicKernel for ExpSineSquared."
         )
-        return wrong_type(name, requirement, type_name(got), hint)
-    wrong = wrong_value if isinstance(got, str) else wrong_type
-    return wrong(name, requirement, format_value(got))
+        return wrong_type(name, requirement, type_name(actual), hint)
+    wrong = wrong_value if isinstance(actual, str) else wrong_type
+    return wrong(name, requirement, format_value(actual))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
@@ -415,15 +411,15 @@ def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
     utc: HostArray = np.round(days * 86400e6).astype("datetime64[us]")
     if zone is None:
         return utc
-    steps, at = np.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
+    steps, step_index = np.unique(days * 86400 // _CLOCK_STEP_SECONDS, return_inverse=True)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    times = (epoch + timedelta(seconds=_CLOCK_STEP * step) for step in steps)
-    utc += utc_offsets("X", times, zone)[at].reshape(days.shape)
+    times = (epoch + timedelta(seconds=_CLOCK_STEP_SECONDS * step) for step in steps)
+    utc += utc_offsets("X", times, zone)[step_index].reshape(days.shape)
     return utc
 
 
 def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -> Any:
-    """Return a length as a number, a span of time in days; "loo" as it is, if it may be."""
+    """Return a length as a number, in days for times; "loo" unchanged, unless it is a period."""
     if isinstance(scale, str) and scale == LOO and not is_period:
         return scale
     span = duration_of(scale, by_calendar=is_period) if is_time else scale
@@ -431,8 +427,8 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
         return length_of(name, span) / DAY
     if not isinstance(span, str):
         return checks.positive_number(name, span)
-    if is_time and is_period and span in DAYS:
-        return DAYS[span]
+    if is_time and is_period and span in MEAN_DAYS:
+        return MEAN_DAYS[span]
     requirement = "be a positive number" + ("" if is_period else ' or "loo"')
     requirement += ', or a span such as "30D" or "12h"' if is_time else ""
     raise wrong_value(name, requirement, format_value(scale))

@@ -1,4 +1,4 @@
-"""Attention as a regressor: means, and lines, of the samples that are near in a kernel."""
+"""Regression by attention: local means and lines, weighted by a kernel."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,75 +32,76 @@ from positional_embeddings.sklearn.smooth import (
     FitOptions,
     GroupParts,
     HoldOut,
+    KernelSmoother,
     LeaveOut,
-    Predicted,
+    Prediction,
     Samples,
-    Smooth,
-    merge_places,
+    merge_locations,
 )
 from positional_embeddings.times.dates import is_missing
 
-# The most samples that are left out, the most around which balls are hidden, and the number of
-# balls around each.
-_MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
+# The largest number of observations that are left out, of samples around which balls of samples are
+# hidden, and of balls around each of these.
+_MAX_LEFT_OUT, _MAX_CENTERS, _MAX_BALLS = 2000, 300, 7
 
-# The fewest samples that a search for many widths leaves out, and the width, in extents of a
-# column, beyond which wider kernels change nothing.
-_LEAST_LEFT_OUT, _FLAT = 500, 4.0
+# The smallest number of observations that a search for many widths leaves out, and the width, in
+# extents of a column, beyond which wider kernels change nothing.
+_MIN_LEFT_OUT, _MAX_EXTENTS = 500, 4.0
 
-# Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
+# Ridges of lines, in squared widths times the sum of the squared weights; inf gives means.
 _RIDGES = [0.25, 2.0, 16.0, inf]
 
-# The widest and narrowest kernels of a search, in octaves of the first one; the ratio of errors
-# below which one is less; and the most kernels that it tries one by one.
-_WIDEST, _NARROWEST, _LESS, _MOST_TRIED = 10, -24, 0.999, 60
+# The widest and narrowest kernels of a search, in octaves of the initial width; the largest ratio
+# of errors that is an improvement; and the largest number of kernels.
+_MAX_OCTAVE, _MIN_OCTAVE, _MAX_RATIO, _MAX_KERNELS = 10, -24, 0.999, 60
 
-# The distance of the nearest other samples, in widths, beyond which narrower kernels change
-# nothing: they widen, or other measurements at the place have all the weight.
-_FARTHEST, _NO_WEIGHT = 2.0, 6.0
+# The distance of the nearest neighbour, in widths, beyond which narrower kernels change nothing,
+# without and with replicates: kernels widen, or replicates have all of the weight.
+_MAX_DISTANCE, _MAX_DISTANCE_REPLICATED = 2.0, 6.0
 
-# With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
-_MANY, _START = 20_000, -3
+# With many samples wide kernels are slow, and rarely the best: the octave where a search starts.
+_MANY_SAMPLES, _START_OCTAVE = 20_000, -3
 
-# Local noise: the most squared errors that it is estimated from; its narrowest kernel, in octaves
-# of the kernel of the function; the least number of octaves from there to the extent of the
-# samples; the standard errors by which it has to be likelier than constant noise; and the
-# measurements that the mean of all variances counts as in a local variance.
-_MOST_OF_NOISE = 1000
-_FIRST_OCTAVE, _OCTAVES, _MARGIN, _AS_MEASUREMENTS = -3, 6, 2.0, 2.0
+# Local noise: the largest number of squared errors; the narrowest kernel, in octaves of the kernel
+# of the function; the smallest number of octaves from there to the extent of the samples; the
+# standard errors by which its likelihood has to exceed that of constant noise; and the number of
+# measurements whose weight the mean of all variances has.
+_MAX_NOISE_ERRORS = 1000
+_NOISE_OCTAVE, _NOISE_OCTAVES, _NOISE_MARGIN, _PRIOR_MEASUREMENTS = -3, 6, 2.0, 2.0
 
-_LEAST = 1e-3  # weight of an error in a fit by the lean
+# The weight of each error, and the smallest extent of samples, in widths.
+_BASE_WEIGHT, _MIN_EXTENT = 1e-3, 1e-3
 
-# The largest and smallest numbers whose squares are finite and normal, nearly, and the least weight
-# relative to the largest.
-_LARGEST, _SMALLEST, _LIGHTEST = 1e150, 1e-150, 1e-100
+# The largest number and the smallest difference whose squares are finite and nearly normal, and the
+# smallest weight relative to the largest.
+_MAX_VALUE, _MIN_DIFFERENCE, _MIN_WEIGHT = 1e150, 1e-150, 1e-100
 
-# Noise lasts where the squared error grows when the next places on either side are left out: by
-# more than _LEAST_GROWTH of itself and _SURE standard errors, by less than _MOST_GROWTH of itself,
-# and when the next two are left out, by less than _CONVEX times as much again. The error of a
-# smooth function grows more, and faster. Fewer places than _FEWEST_IN_LINE do not tell.
-_LEAST_GROWTH, _MOST_GROWTH, _SURE, _CONVEX = 0.2, 3.0, 3.0, 2.0
-_FEWEST_IN_LINE = 20
+# Noise is correlated if the squared error grows without the next locations on either side: by more
+# than _MIN_GROWTH of itself and _MIN_STANDARD_ERRORS, by less than _MAX_GROWTH of itself, and
+# without the next two by less than _MAX_CONVEXITY times as much again. The error of a smooth
+# function grows more, and faster. Fewer locations than _MIN_LOCATIONS are too few.
+_MIN_GROWTH, _MAX_GROWTH, _MIN_STANDARD_ERRORS, _MAX_CONVEXITY = 0.2, 3.0, 3.0, 2.0
+_MIN_LOCATIONS = 20
 _FAR_OUTSIDE = (
     "{} are farther outside of the samples, in a column, than a tenth of their range and a length "
-    "scale: nothing is promised there, and bands may be far too narrow."
+    "scale: predictions may be wrong there, and bands far too narrow."
 )
-_NOISE_LASTS = (
+_CORRELATED_NOISE = (
     "Neighbouring errors are alike: without the next samples on either side, predictions are "
-    "much worse, and not much worse again without the next two, as where noise lasts. Then "
+    "much worse, and not much worse again without the next two, as with correlated noise. Then "
     "widths are too small, and bands too narrow for the function. Pass `leave_out`, a span that is "
-    "longer than the noise lasts, or `groups` to `fit`; or filter this warning if it is no noise."
+    "longer than the correlation, or `groups` to `fit`. Filter this warning if it is no noise."
 )
 
-# How far outside of the samples bands are checked, as a part of their range: a tenth of the record
-# can be hidden ten times without an overlap.
-_BEYOND = 0.1
+# The largest extrapolation of checked bands, as a part of the range of the samples: ten tenths of a
+# record can be hidden without an overlap.
+_MAX_EXTRAPOLATION = 0.1
 
-# Samples that are few where they have nearly all of the weight.
-_FEW = 10
+# The number of samples that is small if they have nearly all of the weight.
+_FEW_SAMPLES = 10
 _FEW_WEIGH = (
-    f"Fewer than {_FEW} samples have nearly all of the `sample_weight`: widths and bands are "
-    "chosen by them alone, and bands may be too narrow. Pass weights that differ less."
+    f"Fewer than {_FEW_SAMPLES} samples have nearly all of the `sample_weight`: they alone "
+    "determine widths and bands, and bands may be too narrow. Pass weights that differ less."
 )
 
 _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
@@ -116,9 +117,9 @@ _OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression by attention: the mean of the samples, weighted by a kernel.
 
-    Queries and keys are encodings of places, values are measurements, and only the widths of
-    kernels are chosen: the estimator of Nadaraya and Watson, or a straight line fitted around each
-    query. A sum of kernels gives a sum of smooth functions.
+    Queries and keys are encodings of coordinates, values are measurements, and only the widths of
+    kernels are chosen. This is the Nadaraya-Watson estimator, or local linear regression. A sum of
+    kernels gives a sum of smooth functions.
 
     Parameters
     ----------
@@ -130,42 +131,40 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
         column; spans such as "30D" for columns of times. "loo" chooses the width of each column by
         the least leave-one-out error; ``["loo", 2.0]`` chooses one of two. It is infinite for
-        constant columns, which change nothing. A given kernel has widths of its own.
+        constant columns, which change nothing. A `Kernel` has its own widths.
     local_linear : bool, default True
-        Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
-        False takes their mean, as products and periods always do. Slopes shrink where few
-        samples are near, and where a query leaves them; how much is chosen with the widths. Planes
-        take memory and time as the square of columns: take means of more than some ten.
+        Whether to fit a line, or a plane, to the samples around a query. If False, or with products
+        and periods, predict their mean. Lines follow slopes and edges. Slopes shrink where samples
+        are few, and outside of the samples; the ridge is chosen with the widths. The cost of planes
+        grows with the square of the number of columns: use means for more than about ten.
     leave_out : float or span of time, optional
         A sample is left out together with all samples within this distance, in the columns of
         times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
-        "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
-        function.
+        "year" 365.2425 days. Without it, correlated noise is fitted as a part of the function.
     cutoff : float, optional
-        Leave out samples whose squared distance from a query exceeds the nearest sample's by more
-        than ``cutoff**2`` squared widths, which takes less time. 6 leaves out weights below 1.6e-8
-        of the largest one, None weights below 1.6e-18.
+        Omit samples whose squared distance from a query exceeds that of the nearest sample by more
+        than ``cutoff**2`` squared widths, which is faster. 6 omits weights below 1.6e-8 of the
+        largest one, None weights below 1.6e-18.
     block_size : int, optional
-        The most queries whose weights are computed at a time; 1,024 if None.
+        Largest number of queries whose weights are computed at a time; 1,024 if None.
     max_iter : int, default 10
-        Largest number of times that each function of a sum is smoothed, after the others are
-        subtracted.
+        Largest number of iterations of backfitting, for a sum of kernels.
     tol : float, default 1e-3
-        A sum is done when no function changes by more than this fraction of the standard deviation
-        of the measurements.
+        Backfitting stops when no function changes by more than this fraction of the standard
+        deviation of the measurements.
 
     Attributes
     ----------
     kernel_ : Kernel
         The kernel, with numbers as length scales.
     loo_error_ : array, shape (targets,) or ()
-        Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
-        random, always the same ones. NaN if there is one place.
+        Root mean square of the leave-one-out errors, at up to 2,000 random locations, with a fixed
+        seed. NaN if there is one location.
     noise_std_ : array, shape (targets,) or ()
-        Standard deviation of a measurement around the function: the root of its mean square, where
-        it changes from place to place.
+        Standard deviation of a measurement around the function: the root of the mean variance, if
+        the variance differs between locations.
     n_iter_ : int
-        Times that the functions of a sum were smoothed; `max_iter` if they did not settle.
+        Number of iterations of backfitting; `max_iter` if it did not converge.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -174,10 +173,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Warns
     -----
     UserWarning
-        If widths are chosen without `leave_out` and groups, and noise lasts: leaving out the next
-        samples on either side raises the error, and leaving out the next two raises it no faster.
-        If fewer than ten samples, less than a quarter of all, have nearly all of the
-        `sample_weight`. If a target looks like angles, such as a direction of wind: take its sine
+        If widths are chosen without `leave_out` and groups, and noise is correlated: leaving out
+        the next samples on either side raises the error, and leaving out the next two raises it no
+        faster. If fewer than ten samples, less than a quarter of all, have nearly all of the
+        `sample_weight`. If a target looks like angles, such as a direction of wind: fit its sine
         and cosine.
 
     See Also
@@ -187,10 +186,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     Notes
     -----
     At a query, the widths of a kernel grow by a factor :math:`e` with :math:`e^2 = \max(1, D^2 -
-    3)`, where :math:`D` is the distance of the nearest sample in widths. A query some time ahead
-    of the samples thus gets the mean of about as long a time, and one far from all samples the
-    mean of all. The kernel gives the weights :math:`p_i` of samples at :math:`x_i`; a line adds to
-    their mean
+    3)`, where :math:`D` is the distance of the nearest sample in widths. The prediction for a
+    query ahead of the samples is thus the mean of about as long a time. Far from all samples it is
+    the mean of all. The kernel gives the weights :math:`p_i` of samples at :math:`x_i`; a line adds
+    to their mean
 
     .. math::
         \min(1, 1.4 \sqrt{f} / M) \; t^T C, \quad t = -(V + \lambda I)^{-1} u, \quad M^2 = -t^T u,
@@ -200,25 +199,25 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     :math:`\lambda = e^2 k \sum p_i^2 + (e^2 - 1) |u|^2 / (|u|^2 + \mathrm{tr} V)`. The ridge
     :math:`k` is the best of 0.25, 2, 16 and infinity (a mean) if a width is chosen, else 0.25.
 
-    Samples are left out by hiding them; where measurements at one place differ, one of them is left
-    out, and the others stay. The square of the noise is the mean square of the leave-one-out errors
-    divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the weight of sample
-    :math:`i` in a prediction. It is a mean of these squares near a query, if that makes each of
-    them, left out of it, more likely by twice its standard error (of normal errors). Its kernel is
-    the one of :math:`2^{-3}, 2^{-2}, \ldots` times the length scales that makes them most likely,
-    and two measurements with the mean of all are added to it. The variance of a new measurement is
-    the variance of the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its
-    distance from the samples, as found by hiding balls and half-spaces of samples, of each function
-    of a sum; at most the spread of `y` around the prediction.
+    Leave-one-out predictions hide samples. Where replicates, the measurements at one location,
+    differ, one of these is hidden at a time. The variance of the noise is the mean square of the
+    leave-one-out errors divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the
+    weight of sample :math:`i` in a prediction. It is a local mean of these squares if this raises
+    their leave-one-out likelihood by twice its standard error (for normal errors). The kernel of
+    this mean has the most likely of :math:`2^{-3}, 2^{-2}, \ldots` times the length scales, and the
+    mean of all squares is added as two measurements.
 
-    Measurements at one place count as their mean, with one kernel weight; a sample of weight 2
-    counts as two that agree. All measurements count alike, however far from the others: other
-    weights would cost up to 3 % where noise grows, and a third of the rain in a record of daily
-    rain.
+    The variance of a new measurement is that of the noise times :math:`1 + \sum l_i^2`, plus the
+    squared bias of each function at this distance from the samples. It is at most the spread of `y`
+    around the prediction. Hiding balls and half-spaces of samples estimates the squared bias.
+
+    Replicates count as their mean, with one kernel weight; a sample of weight 2 counts as two equal
+    replicates. All measurements have the same weight, also outliers: other weights would cost up
+    to 3 % where noise grows, and a third of the rain in a record of daily rain.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
-    wide gaps. Give such gaps a kernel of their width. Where nights or weekends were never measured,
-    bands take them to be like the rest: `GapFiller` warns of them.
+    wide gaps. Use a separate kernel of their width for such gaps. Where nights or weekends have no
+    measurements, bands assume the usual errors: `GapFiller` warns of such times.
 
     References
     ----------
@@ -254,78 +253,75 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         tags.array_api_support = True
         return tags
 
-    # What scikit-learn asks for.
-
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
     ) -> "AttentionRegressor":
-        """Keep the samples, and choose the widths that are to be chosen.
+        """Store the samples, and choose the widths.
 
         Parameters
         ----------
         X : array or table, shape (samples, columns)
-            Where the samples were measured. Dates of NumPy, pandas or polars are taken as days
-            since 1970-01-01: in UTC if they have a zone, else as the clock shows them.
+            Coordinates of the samples. Dates of NumPy, pandas or polars are days since 1970-01-01:
+            in UTC if they have a zone, else in local time.
         y : array, shape (samples,) or (samples, targets)
             The measurements.
         sample_weight : array, shape (samples,), optional
-            How much each sample counts, in any unit; 1 if None. Two samples at one place count as
-            one with the sum of their weights.
+            Weight of each sample, in any unit; 1 if None. Two equal samples at one location count
+            as one with the sum of their weights.
         groups : array, shape (samples,), optional
             Labels, such as of stations or years: the samples of a group are left out together.
 
         Returns
         -------
         AttentionRegressor
-            Itself.
+            The fitted regressor.
         """
-        fitted = copy(self)  # a fit that fails leaves this one as it was
+        fitted = copy(self)  # a fit that fails does not change this one
         with ignore_fp_errors():
             fitted._fit(X, y, sample_weight, groups)
             self.__dict__ = dict(vars(fitted))
-            for target in self._smoother.samples.y:  # in the order of their places
+            for target in self._model.samples.y:  # in the order of their locations
                 frames.warn_of_angles("A target", target)
-            is_alone = self.leave_out is None and groups is None
-            if is_alone and self._smoother.noise_is_correlated(self._times):
-                warn_caller(_NOISE_LASTS)
+            leaves_one_out = self.leave_out is None and groups is None
+            if leaves_one_out and self._model.noise_is_correlated(self._times):
+                warn_caller(_CORRELATED_NOISE)
         return self
 
     def _fit(self, X: Array, y: Array, sample_weight: Array, groups: Array) -> None:
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
-        X, self._times = frames.with_days(X)
-        with _text_refused("y"):  # in `X` it was refused before
+        X, self._times = frames.times_to_days(X)
+        with _reject_text("y"):  # text in `X` is already rejected
             X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
-        # Of NumPy, whatever the library of `X` is.
-        samples, group, *self._places = _fold(X, y, sample_weight, groups)
+        # NumPy arrays in float64, for any library of `X`; results have the library of the samples.
+        observations, group, *self._replicates = _average_replicates(X, y, sample_weight, groups)
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
-        kernel = self._check_kernel(columns)
-        parts = self._left_out_parts(samples, group, [column.is_time for column in columns])
-        smoother = AdditiveModel(kernel._terms(), samples, parts, options)
-        # Everything is computed by NumPy in float64; results have the library of the samples.
+        kernel = self._resolved_kernel(columns)
+        leave_out = self._leave_out_rule(observations, group, [c.is_time for c in columns])
+        model = AdditiveModel(kernel._terms(), observations, leave_out, options)
         self._is_flat = y.ndim == 1
         backend = get_backend(X=X)
-        is_own = is_real_floating(X.dtype, backend.xp) and dtype_name(X.dtype) == dtype_name(
-            y.dtype
-        )
-        dtype = X.dtype if is_own else backend.widest
+        has_common_dtype = dtype_name(X.dtype) == dtype_name(y.dtype)
+        is_common = is_real_floating(X.dtype, backend.xp) and has_common_dtype
+        dtype = X.dtype if is_common else backend.widest
         self._empty = backend.xp.empty(0, dtype=dtype, device=backend.device)
-        self.kernel_, self.n_iter_, self._smoother = kernel, smoother.rounds, smoother
-        self.loo_error_ = self._restore(smoother.loo_error)
-        self.noise_std_ = self._restore(smoother.noise)
+        self.kernel_, self.n_iter_, self._model = kernel, model.n_iter, model
+        self.loo_error_ = self._restore(model.loo_error)
+        self.noise_std_ = self._restore(model.noise)
 
-    def _left_out_parts(self, samples: Samples, group: Array, is_time: list[bool]) -> LeaveOut:
-        """Return places, the place of each sample, and what is left out with it."""
+    def _leave_out_rule(self, observations: Samples, group: Array, is_time: list[bool]) -> LeaveOut:
         if group is not None:
             if self.leave_out is not None:
                 requirement = "be None where `groups` are given"
                 raise wrong_value("leave_out", requirement, format_value(self.leave_out))
-            return merge_places(samples, group)
-        place = np.arange(samples.weight.size)
-        if self.leave_out is None:  # others at the place stay
-            return samples, place, HoldOut(place[None], place[None], 0.0, 1 - 1 / samples.repeats)
+            return merge_locations(observations, group)
+        location = np.arange(observations.weight.size)
+        if self.leave_out is None:  # other replicates stay
+            labels, visible_part = location[None], 1 - 1 / observations.replicates
+            return observations, location, HoldOut(labels, labels, 0.0, visible_part)
         radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
-        labels = samples.x[is_time] if any(is_time) else samples.x
-        return samples, place, HoldOut(labels, labels, radius, np.zeros_like(samples.weight))
+        labels = observations.x[is_time] if any(is_time) else observations.x
+        hidden = HoldOut(labels, labels, radius, np.zeros_like(observations.weight))
+        return observations, location, hidden
 
     def predict(self, X: Any, *, return_std: bool | str = False) -> Any:
         """Return the value of the smooth function.
@@ -333,51 +329,50 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Parameters
         ----------
         X : array or table, shape (queries, columns)
-            Where to predict, as in `fit`.
+            Coordinates of the queries, as in `fit`.
         return_std : bool or "mean", default False
             Also return the standard deviation of a new measurement: noise, the error that the noise
             of the samples causes, and the error far from samples. "mean" is that of the function,
             without the noise of a new measurement. Approximate for a sum of kernels; NaN if all
-            samples are at one place and agree. Some 100 samples or more show where noise changes.
-            With fewer than 10 samples it is too small: bands of 95 % for 2, 5 and 10 samples of a
-            sine hold 53, 85 and 91 %.
+            samples are equal replicates at one location. It takes about 100 samples to show where
+            noise changes. With fewer than 10 samples it is too small: bands of 95 % for 2, 5 and 10
+            samples of a sine hold 53, 85 and 91 %.
 
         Returns
         -------
         array, shape (queries,) or (queries, targets)
             The mean, in the dtype of `X` and `y` together.
         array, shape (queries,) or (queries, targets)
-            The standard deviation, if asked for.
+            The standard deviation, if requested.
 
         Warns
         -----
         UserWarning
-            If a standard deviation is asked for, and a query is farther outside of the samples, in
-            a column, than a tenth of their range and a length scale: nothing is promised there.
+            If a standard deviation is requested, and a query is farther outside of the samples, in
+            a column, than a tenth of their range and a length scale.
         """
         check_is_fitted(self)
         checks.choice("return_std", return_std, [True, False, "mean"])
         with ignore_fp_errors():
-            X, times = frames.with_days(X)
+            X, times = frames.times_to_days(X)
             X = validate_data(self, X, reset=False)
             frames.check_times("X", times, self._times)
             check_same_namespace(X, self, attribute="_empty", method="predict")
             x = _columns_of("X", X)
-            found = self._smoother.predict(x, squares=bool(return_std))
-            mean = self._restore(found.mean, X.dtype)
+            prediction = self._model.predict(x, squares=bool(return_std))
+            mean = self._restore(prediction.mean, X.dtype)
             if not return_std:
                 return mean
-            if beyond := np.count_nonzero(self._smoother.is_beyond(x)):
-                many = f"{beyond} of {plural(x.shape[1], 'query')}"
-                warn_caller(_FAR_OUTSIDE.format(many))
-            std = self._smoother.std(x, found, measurements=0 if return_std == "mean" else 1)
+            if count := np.count_nonzero(self._model.is_far_outside(x)):
+                warn_caller(_FAR_OUTSIDE.format(f"{count} of {plural(x.shape[1], 'query')}"))
+            std = self._model.std(x, prediction, measurements=0 if return_std == "mean" else 1)
             return mean, self._restore(std, X.dtype)
 
     def predict_left_out(self) -> Any:
-        """Return the prediction for each sample by the samples that are not left out with it.
+        """Return the leave-one-out prediction of each sample.
 
-        A regressor of the same widths, fitted to these other samples, predicts the same. For a sum
-        of kernels it is approximate.
+        A regressor of the same widths, fitted without the samples that are left out together,
+        predicts the same. For a sum of kernels it is approximate.
 
         Returns
         -------
@@ -385,14 +380,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        place, deviation = self._places
+        observation, deviation = self._replicates
         with ignore_fp_errors():
-            found = self._smoother.left_out(slice(None))
-            moved = (found.leverage * self._smoother.repeat_weights)[place] * deviation
-            return self._restore(found.mean[:, place] - moved)
+            prediction = self._model.predict_left_out(slice(None))
+            weight = prediction.leverage * self._model.replicate_weights
+            return self._restore(prediction.mean[:, observation] - weight[observation] * deviation)
 
     def _restore(self, rows: HostArray, dtype: Dtype = None) -> Array:
-        """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
+        """Return (targets, queries) in scikit-learn's layout and the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
         backend = get_backend(X=self._empty)
         is_floating = dtype is not None and is_real_floating(dtype, backend.xp)
@@ -400,8 +395,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         dtype = backend.xp.result_type(dtype, self._empty.dtype) if is_floating else backend.widest
         return backend.xp.asarray(rows, dtype=dtype, device=backend.device)
 
-    def _check_kernel(self, columns: list[frames.Column]) -> Kernel:
-        """Return a copy of the kernel that may be changed."""
+    def _resolved_kernel(self, columns: list[frames.Column]) -> Kernel:
+        """Return a checked copy of the kernel, with numbers for names and spans."""
         if not isinstance(self.kernel, Kernel):
             if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):
                 raise kernels.wrong_kernel("kernel", 'be "gaussian" or a kernel', self.kernel)
@@ -418,23 +413,23 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 
 def _columns_of(name: str, array: Array) -> HostArray:
-    """Return an array of any library as one of NumPy in float64, (columns, rows)."""
+    """Return an array of any library as a NumPy array in float64, (columns, rows)."""
     rows = get_backend(array=array).to_numpy(array)
     if rows.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(rows.dtype))
     exact, rows = rows, rows.astype(np.float64, copy=False).reshape(rows.shape[0], -1)
-    most = abs(rows).max()
-    if not most <= _LARGEST:
-        actual = "a missing number" if np.isnan(most) else f"{most} or beyond"
-        raise wrong_value(name, f"be within {_LARGEST} of 0", actual)
-    if exact.dtype.kind in "iu" and most >= 2.0**53:  # below, float64 holds each integer
-        frames.check_apart(name, exact, rows)
+    max_value = abs(rows).max()
+    if not max_value <= _MAX_VALUE:
+        actual = "a missing number" if np.isnan(max_value) else f"{max_value} or beyond"
+        raise wrong_value(name, f"be within {_MAX_VALUE} of 0", actual)
+    if exact.dtype.kind in "iu" and max_value >= 2.0**53:  # float64 holds each smaller integer
+        frames.check_distinct(name, exact, rows)
     return rows.T
 
 
 @contextmanager
-def _text_refused(name: str) -> Iterator[None]:
-    """Refuse text by the name of its argument: NumPy's error shows the text alone."""
+def _reject_text(name: str) -> Iterator[None]:
+    """Name the argument in the error for text; NumPy's error shows only the text."""
     try:
         yield
     except ValueError as error:
@@ -443,24 +438,24 @@ def _text_refused(name: str) -> Iterator[None]:
         raise
 
 
-def _weight_of(sample_weight: Any, X: Array) -> Array:
-    """Return the weight of each sample, the largest 1, and none above 0 negligible."""
+def _normalize_weight(sample_weight: Any, X: Array) -> Array:
+    """Return the weight of each sample, at most 1, and none above 0 negligible."""
     kind = getattr(getattr(sample_weight, "dtype", None), "kind", "f")
-    # Of these scikit-learn takes the real part, or counts of some unit.
+    # scikit-learn would use the real part, or the counts of a unit.
     if isinstance(sample_weight, complex) or kind in "mM":
         raise wrong_type("sample_weight", "hold real numbers", format_value(sample_weight))
-    with _text_refused("sample_weight"):
+    with _reject_text("sample_weight"):
         weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
     weight = get_backend(weight=weight).to_numpy(weight).astype(np.float64)
     weight = weight / weight.max()
-    count = weight.sum() ** 2 / (weight**2).sum()  # of equal weights that are worth as much
-    if count < min(_FEW, np.count_nonzero(weight) / 4):
+    effective_size = weight.sum() ** 2 / (weight**2).sum()
+    if effective_size < min(_FEW_SAMPLES, np.count_nonzero(weight) / 4):
         warn_caller(_FEW_WEIGH)
-    return np.where(weight > 0, np.maximum(weight, _LIGHTEST), 0)
+    return np.where(weight > 0, np.maximum(weight, _MIN_WEIGHT), 0)
 
 
-def _codes_of(groups: Any, X: Array) -> HostArray:
-    """Return a number for each label of groups."""
+def _encode_groups(groups: Any, X: Array) -> HostArray:
+    """Return an integer for each label of groups."""
     try:
         labels = np.asarray(groups)
     except ValueError:  # lists of different lengths
@@ -476,37 +471,37 @@ def _codes_of(groups: Any, X: Array) -> HostArray:
     return codes
 
 
-def _fold(
+def _average_replicates(
     X: Array, y: Array, sample_weight: Array, groups: Array
 ) -> tuple[Samples, HostArray | None, HostArray, HostArray]:
-    """Return the mean, weight and variance of the samples at each place.
+    """Return the mean, weight and variance of the samples of each location (and group).
 
-    Also the groups of the places; and of each sample of a weight above 0 its place,
-    and how far it is from the mean there, (targets, samples).
+    Also return the groups of these observations. For each sample with a weight above 0, return its
+    observation and its deviation from the mean, (targets, samples).
     """
     x, y = _columns_of("X", X), _columns_of("y", y)
     for name, numbers in ("X", x), ("y", y):
-        frames.check_extents(name, numbers, _SMALLEST)
-    columns, weight = x.shape[0], _weight_of(sample_weight, X)
-    # Groups that share a place follow one another.
-    rows = x if groups is None else np.concatenate([_codes_of(groups, X)[None], x])
-    kept = np.flatnonzero(weight)
-    order = np.lexsort(rows[:, kept])
-    rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
-    is_new = np.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
-    at, starts = np.cumsum(is_new) - 1, np.flatnonzero(is_new)
+        frames.check_extents(name, numbers, _MIN_DIFFERENCE)
+    num_columns, weight = x.shape[0], _normalize_weight(sample_weight, X)
+    # Sorted by location, then by group.
+    keys = x if groups is None else np.concatenate([_encode_groups(groups, X)[None], x])
+    positive = np.flatnonzero(weight)
+    order = np.lexsort(keys[:, positive])
+    keys, y, weight = (a[..., positive[order]] for a in (keys, y, weight))
+    is_new = np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
+    observation, starts = np.cumsum(is_new) - 1, np.flatnonzero(is_new)
     total = np.add.reduceat(weight, starts)
     mean = np.add.reduceat(weight * y, starts, axis=1) / total
-    deviation = y - mean[:, at]
-    within = np.add.reduceat(weight * deviation**2, starts, axis=1) / total
-    # Measurements that agree exactly count as one, as a weight of 2 does.
-    least, most = (f.reduceat(y, starts, axis=1) for f in (np.minimum, np.maximum))
-    equal = total**2 / np.add.reduceat(weight**2, starts)
-    repeats = np.where((least < most).any(axis=0), equal, 1.0)
-    group = None if groups is None else rows[0, starts].astype(np.int64)
-    samples = Samples(rows[-columns:, starts], mean, total, within, repeats)
-    back = np.argsort(order)
-    return samples, group, at[back], deviation[:, back]
+    deviation = y - mean[:, observation]
+    variance = np.add.reduceat(weight * deviation**2, starts, axis=1) / total
+    # Equal measurements count as one, as a weight of 2 does.
+    low, high = (f.reduceat(y, starts, axis=1) for f in (np.minimum, np.maximum))
+    effective_size = total**2 / np.add.reduceat(weight**2, starts)
+    replicates = np.where((low < high).any(axis=0), effective_size, 1.0)
+    group = None if groups is None else keys[0, starts].astype(np.int64)
+    observations = Samples(keys[-num_columns:, starts], mean, total, variance, replicates)
+    inverse = np.argsort(order)
+    return observations, group, observation[inverse], deviation[:, inverse]
 
 
 # The smooth functions of a sum.
@@ -515,346 +510,354 @@ def _fold(
 _mean: Any = partial(np.average, axis=-1, keepdims=True)
 
 
-def _drawn(n: int, most: int) -> Array:
-    """Return all indices, or some drawn at random: steps would be in phase with periods."""
-    return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
+def _random_subset(size: int, max_size: int) -> Array:
+    """Return all indices, or a random subset; regular steps could be in phase with periods."""
+    return np.sort(np.random.default_rng(0).choice(size, min(size, max_size), replace=False))
 
 
-def _shrunk(found: Predicted, smooth: Smooth) -> Array:
-    """Return local variances over their mean, which counts as some measurements."""
-    part = _AS_MEASUREMENTS * smooth.mean_weight * found.leverage[0]
-    return (found.mean[0] + part) / (1 + part)
+def _shrink(prediction: Prediction, smoother: KernelSmoother) -> Array:
+    """Return local variances over their mean, shrunk towards 1."""
+    weight = _PRIOR_MEASUREMENTS * smoother.mean_weight * prediction.leverage[0]
+    return (prediction.mean[0] + weight) / (1 + weight)
 
 
-class _Misfit(NamedTuple):
+class _SquaredBias(NamedTuple):
     """Squared errors of a term beyond the noise, over the spread, as functions of the distance."""
 
-    around: Callable[[HostArray], HostArray]  # of a query with samples all around
-    aside: Callable[[HostArray], HostArray]  # with samples on one side
+    interior: Callable[[HostArray], HostArray]  # of a query with samples all around
+    boundary: Callable[[HostArray], HostArray]  # of a query with samples on one side
 
 
 class AdditiveModel:
-    """Smooth functions, each with a kernel, that add up to what was measured."""
+    """A sum of smooth functions of the coordinates, each with a kernel."""
 
     def __init__(
-        self, terms: list[Term], shares: Samples, parts: LeaveOut, options: FitOptions
+        self, terms: list[Term], observations: Samples, leave_out: LeaveOut, options: FitOptions
     ) -> None:
-        """Smooth places; `shares` are what is left out of them, each at its place."""
-        self.samples, self._place, self._hidden = parts
-        samples, self.shares, self._options, self.rounds = self.samples, shares, options, 1
-        self._n = samples.x.shape[1]
-        self._off = shares.y - samples.y[:, self._place]
-        self._local_noise: tuple[Smooth, Array] | None = None
-        # Fractions of all weights that are left of a place without one measurement; and how much
-        # they lack of it, for each unit of its deviation from the mean there.
-        replicates = np.maximum(shares.repeats - 1, 1.0)
-        self.repeat_weights = self._hidden.kept * shares.weight / samples.weight.max() / replicates
-        # The functions have a mean of 0, so that none of them has a share in the level.
+        """Fit the sum to samples, which `leave_out` forms from the observations."""
+        self.samples, self._location, self._hidden = leave_out
+        self.observations, self._options, self.n_iter = observations, options, 1
+        samples = self.samples
+        self._size = samples.x.shape[1]
+        self._deviation = observations.y - samples.y[:, self._location]
+        self._local_noise: tuple[KernelSmoother, Array] | None = None
+        # Hiding one replicate of deviation d subtracts this times the leverage times d.
+        weight = self._hidden.visible_part * observations.weight / samples.weight.max()
+        self.replicate_weights = weight / np.maximum(observations.replicates - 1, 1.0)
+        # The functions have a mean of 0, so that they do not depend on the level.
         self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
-        self._spread = _mean(y**2 + samples.within, weights=samples.weight)
-        # Targets count alike, whatever their units.
-        self._unit = np.where(self._spread > 0, self._spread, 1.0)
-        widths = [[w for f in term for w in _begin(f, samples)] for term in terms]
-        self._terms = [self._smooth(term, y) for term in terms]
+        self._spread = _mean(y**2 + samples.variance, weights=samples.weight)
+        # All targets have the same weight, for any units.
+        self._scale = np.where(self._spread > 0, self._spread, 1.0)
+        widths = [[w for f in term for w in _initial_widths(f, samples)] for term in terms]
+        self._terms = [self._smoother(term, y) for term in terms]
         self._backfit()
-        self.is_chosen = any(widths)
-        if self.is_chosen:
+        self.has_chosen_widths = any(widths)
+        if self.has_chosen_widths:
             for i, term in enumerate(self._terms):
                 if widths[i]:
-                    ridge = self._choose(term, widths[i])
-                    self._terms[i] = self._smooth(term.factors, term.y, [ridge])
+                    ridge = self._choose_widths(term, widths[i])
+                    self._terms[i] = self._smoother(term.factors, term.y, [ridge])
             self._backfit()
-        self._find_errors()
+        self._estimate_noise()
 
-    def _smooth(self, term: Term, y: HostArray, ridges: list[float] | None = None) -> Smooth:
+    def _smoother(self, term: Term, y: HostArray, ridges: Any = None) -> KernelSmoother:
         ridges = ridges or [_RIDGES[0] if self._is_linear(term) else inf]
-        return Smooth(term, self.samples._replace(y=y), ridges, self._options)
+        return KernelSmoother(term, self.samples._replace(y=y), ridges, self._options)
 
     def _is_linear(self, term: Term) -> bool:
-        """Tell whether lines are fitted: by radial kernels that are no product."""
-        own: bool | None = getattr(term[0], "local_linear", False) if len(term) == 1 else False
-        return self._options["local_linear"] if own is None else own
+        """Whether to fit lines, which only radial kernels outside of products do."""
+        option: bool | None = getattr(term[0], "local_linear", False) if len(term) == 1 else False
+        return self._options["local_linear"] if option is None else option
 
     def _backfit(self) -> None:
-        """Smooth each function from what the others leave over, until none of them changes."""
+        """Fit each function in turn to its partial residuals, until all converge."""
         y = self.samples.y - self._level
         fitted = np.zeros((len(self._terms), *y.shape))
-        limit = self._options["tol"] * self._spread.max() ** 0.5
-        most = self._options["max_iter"] if len(self._terms) > 1 else 0
-        for rounds in range(1, most + 1):
-            self.rounds, before = rounds, fitted.copy()
+        tolerance = self._options["tol"] * self._spread.max() ** 0.5
+        max_iter = self._options["max_iter"] if len(self._terms) > 1 else 0
+        for n_iter in range(1, max_iter + 1):
+            self.n_iter, previous = n_iter, fitted.copy()
             for i, term in enumerate(self._terms):
                 term.y = y - (fitted.sum(axis=0) - fitted[i])
-                found = term.predict(self.samples.x, None, squares=False).mean[0]
-                offset = _mean(found, weights=self.samples.weight)
-                fitted[i], term.y = found - offset, term.y - offset
-            if abs(fitted - before).max() <= limit:
+                mean = term.predict(self.samples.x, None, squares=False).mean[0]
+                level = _mean(mean, weights=self.samples.weight)
+                fitted[i], term.y = mean - level, term.y - level
+            if abs(fitted - previous).max() <= tolerance:
                 break
-        # What each function is of, after all the others.
-        self._rests = y - (fitted.sum(axis=0) - fitted)
+        self._partial_residuals = y - (fitted.sum(axis=0) - fitted)
 
-    def _choose(self, term: Smooth, widths: list["_Width"]) -> float:
-        """Set widths of a term by the least leave-one-out error; return the ridge."""
-        at = _drawn(self._place.size, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, weight, hidden = self.shares.x[:, at], self.shares.weight[at], self._hidden.at(at)
-        farthest = np.where(hidden.sees_place, _NO_WEIGHT, _FARTHEST)
+    def _choose_widths(self, term: KernelSmoother, widths: list["_Width"]) -> float:
+        """Set the widths of a term with the least leave-one-out error; return the ridge."""
+        size = max(_MIN_LEFT_OUT, _MAX_LEFT_OUT // len(widths))
+        rows = _random_subset(self._location.size, size)
+        observations, hidden = self.observations.take(rows), self._hidden.take(rows)
+        max_distance = np.where(hidden.sees_location, _MAX_DISTANCE_REPLICATED, _MAX_DISTANCE)
         ridges = _RIDGES if self._is_linear(term.factors) else [inf]
 
         def error() -> tuple[float, float]:
-            found = self._smooth(term.factors, term.y, ridges).predict(x, hidden, squares=False)
-            if np.median(found.distance / farthest) > 1:
+            smoother = self._smoother(term.factors, term.y, ridges)
+            prediction = smoother.predict(observations.x, hidden, squares=False)
+            if np.median(prediction.distance / max_distance) > 1:
                 return inf, inf
-            squares = self._squared_errors(found, term.y, at)
-            errors = (_mean(squares, weights=weight) / self._unit).sum(axis=(1, 2))
+            squares = self._squared_errors(prediction, term.y, rows)
+            errors = (_mean(squares, weights=observations.weight) / self._scale).sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
-        return _search(widths, error, _START if self._n > _MANY else 0)
+        return _search(widths, error, _START_OCTAVE if self._size > _MANY_SAMPLES else 0)
 
-    def _squared_errors(self, found: Predicted, y: HostArray, at: HostArray) -> Array:
-        """Return the squared errors of shares that were left out, (..., targets, shares)."""
-        moved = (found.leverage * self.repeat_weights[at])[..., None, :]
-        y = y[:, self._place[at]] + self._off[:, at]
-        return (found.mean - y) ** 2 + self.shares.within[:, at] * (1 + moved) ** 2
+    def _squared_errors(self, prediction: Prediction, y: HostArray, rows: HostArray) -> Array:
+        """Return squared leave-one-out errors, (..., targets, observations)."""
+        weight = (prediction.leverage * self.replicate_weights[rows])[..., None, :]
+        y = y[:, self._location[rows]] + self._deviation[:, rows]
+        variance = self.observations.variance[:, rows] * (1 + weight) ** 2
+        return (prediction.mean - y) ** 2 + variance
 
     def predict(
         self, x: HostArray, hidden: HoldOut | GroupParts | None = None, *, squares: bool
-    ) -> Predicted:
-        """Return the function (targets, queries), squared weights added over its terms."""
+    ) -> Prediction:
+        """Return the sum of the functions, (targets, queries), and of their squared weights."""
         parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
-        means, leverage, squared, distances, skews = map(np.stack, zip(*parts, strict=True))
+        means, leverage, square, distance, asymmetry = map(np.stack, zip(*parts, strict=True))
         mean = self._level + means[:, 0].sum(axis=0)
-        return Predicted(mean, leverage[:, 0].sum(axis=0), squared.sum(axis=0), distances, skews)
+        return Prediction(mean, leverage[:, 0].sum(axis=0), square.sum(axis=0), distance, asymmetry)
 
-    def left_out(self, at: Array) -> Predicted:
-        """Return what the other samples predict at some shares; of a sum, nearly."""
-        return self.predict(self.shares.x[:, at], self._hidden.at(at), squares=True)
+    def predict_left_out(self, rows: Array) -> Prediction:
+        """Return leave-one-out predictions of some observations, approximate for a sum."""
+        return self.predict(self.observations.x[:, rows], self._hidden.take(rows), squares=True)
 
-    def _find_errors(self) -> None:
-        """Find the leave-one-out errors and the noise."""
-        shares = self.shares
-        if shares.weight.size == 1 and shares.repeats[0] == 1:
-            self.loo_error = self.noise = np.full(shares.y.shape[0], nan)
+    def _estimate_noise(self) -> None:
+        """Set the leave-one-out error and the standard deviation of the noise."""
+        observations = self.observations
+        if observations.weight.size == 1 and observations.replicates[0] == 1:
+            self.loo_error = self.noise = np.full(observations.y.shape[0], nan)
             return
-        at = _drawn(shares.weight.size, _MOST_LEFT_OUT)
-        found = self.left_out(at)
-        if np.isnan(found.mean).any():
+        rows = _random_subset(observations.weight.size, _MAX_LEFT_OUT)
+        prediction = self.predict_left_out(rows)
+        if np.isnan(prediction.mean).any():
             requirement = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", requirement, "none for some sample")
-        errors = self._squared_errors(found, self.samples.y, at)
-        # What the other measurements at a place add to the squared weights.
-        replicates = (found.leverage * self.repeat_weights[at]) ** 2 * (1 - 1 / shares.repeats[at])
-        parts = 1 + found.squares + replicates
-        square, part = (_mean(a, weights=shares.weight[at]) for a in (errors, parts))
-        self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / part)[:, 0]
-        noise = np.where(square > 0, square / part, 1.0)
-        ratios = np.where(square > 0, errors / parts / noise, 1.0)
-        few = _drawn(at.size, _MOST_OF_NOISE)
-        self._find_local_noise(at[few], ratios[:, few])
+        errors = self._squared_errors(prediction, self.samples.y, rows)
+        # The squared weights of the other replicates at a location.
+        weight = prediction.leverage * self.replicate_weights[rows]
+        replicates = weight**2 * (1 - 1 / observations.replicates[rows])
+        factors = 1 + prediction.squares + replicates
+        square, factor = (_mean(a, weights=observations.weight[rows]) for a in (errors, factors))
+        self.loo_error, self.noise = np.sqrt(square)[:, 0], np.sqrt(square / factor)[:, 0]
+        noise = np.where(square > 0, square / factor, 1.0)
+        ratios = np.where(square > 0, errors / factors / noise, 1.0)
+        subset = _random_subset(rows.size, _MAX_NOISE_ERRORS)
+        self._estimate_local_noise(rows[subset], ratios[:, subset])
 
-    def _find_local_noise(self, at: Array, ratios: HostArray) -> None:
-        """Smooth squared errors over their mean, if others of them predict each one better so."""
-        shares = self.shares.at(at)._replace(y=ratios, within=np.zeros_like(ratios))
-        samples, hidden = self._hidden.among(at, shares)
-        repeat_weights, least = self.repeat_weights[at], 0.0
+    def _estimate_local_noise(self, rows: Array, ratios: HostArray) -> None:
+        """Smooth relative squared errors, if this raises their cross-validated likelihood."""
+        observations = self.observations.take(rows)
+        observations = observations._replace(y=ratios, variance=np.zeros_like(ratios))
+        samples, hidden = self._hidden.restrict(rows, observations)
+        replicate_weights, min_score = self.replicate_weights[rows], 0.0
         for term in self._terms:
             extent = np.ptp(term.points(samples.x), axis=0).max()
-            last = ceil(log2(max(extent, _LEAST)))
-            for octave in range(min(_FIRST_OCTAVE, last - _OCTAVES), last + 1):
-                smooth = Smooth(term.factors, samples, [inf], self._options, 2.0**octave)
-                found = smooth.predict(shares.x, hidden, squares=False)
-                noise = _shrunk(found, smooth)
-                # The logarithm of the likelihood, times -2, beyond that of the same noise
-                # everywhere. The last term is for what a measurement says of its own place.
-                own = 2 * found.leverage[0] * repeat_weights * (ratios / noise) ** 2
-                score = np.log(noise) + ratios / noise - ratios + own
-                mean = _mean(score, weights=shares.weight)
-                within = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / shares.repeats)
-                square = _mean((score - mean) ** 2 + within, weights=shares.weight)
-                error = np.sqrt(square / shares.repeats.sum())
-                is_local = mean + _MARGIN * error < 0
-                gain = mean[is_local].sum()
-                if gain < least:
-                    least, self._local_noise = gain, (smooth, is_local)
+            last = ceil(log2(max(extent, _MIN_EXTENT)))
+            for octave in range(min(_NOISE_OCTAVE, last - _NOISE_OCTAVES), last + 1):
+                smoother = KernelSmoother(term.factors, samples, [inf], self._options, 2.0**octave)
+                prediction = smoother.predict(observations.x, hidden, squares=False)
+                noise = _shrink(prediction, smoother)
+                # -2 times the log-likelihood relative to constant noise, and a correction for the
+                # weight of the other replicates.
+                squared_ratio = (ratios / noise) ** 2
+                correction = 2 * prediction.leverage[0] * replicate_weights * squared_ratio
+                scores = np.log(noise) + ratios / noise - ratios + correction
+                mean = _mean(scores, weights=observations.weight)
+                variance = 2 * (ratios / noise - ratios) ** 2 * (1 - 1 / observations.replicates)
+                square = _mean((scores - mean) ** 2 + variance, weights=observations.weight)
+                standard_error = np.sqrt(square / observations.replicates.sum())
+                is_local = mean + _NOISE_MARGIN * standard_error < 0
+                score = mean[is_local].sum()
+                if score < min_score:
+                    min_score, self._local_noise = score, (smoother, is_local)
 
     def _noise_ratios(self, x: HostArray) -> Array:
         """Return the variance of a measurement over its mean, (targets, queries)."""
         if self._local_noise is None:
             return np.ones((1, 1))
-        smooth, is_local = self._local_noise
-        local = _shrunk(smooth.predict(x, None, squares=False), smooth)
+        smoother, is_local = self._local_noise
+        local = _shrink(smoother.predict(x, None, squares=False), smoother)
         return np.where(is_local, local, 1.0)
 
     def noise_is_correlated(self, columns: list[frames.Column] | None) -> bool:
-        """Tell whether errors of neighbours are alike in the only column, or that of times."""
+        """Return whether neighbouring errors correlate along the only column, or that of times."""
         x = self.samples.x
         line = x[[column.is_time for column in columns]] if columns else x
         line = line[np.ptp(line, axis=1) > 0]
         rank = np.unique(line, return_inverse=True)[1].reshape(line.shape).astype(np.float64)
-        if not self.is_chosen or line.shape[0] != 1 or rank.max() < _FEWEST_IN_LINE:
+        if not self.has_chosen_widths or line.shape[0] != 1 or rank.max() < _MIN_LOCATIONS:
             return False
-        at, errors = _drawn(self._n, _LEAST_LEFT_OUT), []
-        for neighbours in (0, 1, 2):
-            hidden = HoldOut(rank[:, at], rank, neighbours, np.zeros(at.size))
-            found = self.predict(x[:, at], hidden, squares=False)
-            squares = (found.mean - self.samples.y[:, at]) ** 2 + self.samples.within[:, at]
-            errors.append((squares / self._unit).sum(axis=0))
-        weight = self.samples.weight[at] / self.samples.weight[at].sum()
+        rows, errors = _random_subset(self._size, _MIN_LEFT_OUT), []
+        samples = self.samples.take(rows)
+        for num_neighbours in (0, 1, 2):
+            hidden = HoldOut(rank[:, rows], rank, num_neighbours, np.zeros(rows.size))
+            mean = self.predict(samples.x, hidden, squares=False).mean
+            squared_errors = (mean - samples.y) ** 2 + samples.variance
+            errors.append((squared_errors / self._scale).sum(axis=0))
+        weight = samples.weight / samples.weight.sum()
         error, first, second = np.stack([errors[0], *np.diff(errors, axis=0)]) @ weight
         standard_error = np.linalg.norm(weight * (errors[1] - errors[0] - first))
-        least = max(_LEAST_GROWTH * error, _SURE * standard_error)
-        return bool(least < first < _MOST_GROWTH * error and second < _CONVEX * first)
+        min_growth = max(_MIN_GROWTH * error, _MIN_STANDARD_ERRORS * standard_error)
+        return bool(min_growth < first < _MAX_GROWTH * error and second < _MAX_CONVEXITY * first)
 
     @cached_property
-    def _misfits(self) -> list[_Misfit]:
-        return [*map(self._misfit_of, self._terms, self._rests)]
+    def _squared_biases(self) -> list[_SquaredBias]:
+        return [*map(self._squared_bias, self._terms, self._partial_residuals)]
 
-    def _misfit_of(self, term: Smooth, y: HostArray) -> _Misfit:
-        """Return how wrong a term is, beyond the noise, the farther samples are from a query.
+    def _squared_bias(self, term: KernelSmoother, y: HostArray) -> _SquaredBias:
+        """Return the squared bias of a term as a function of the distance of the nearest samples.
 
-        Growing balls and half-spaces of samples around some of them are hidden.
+        Errors are measured at some samples, with growing balls or half-balls around them hidden.
         """
-        thinned, rng = _drawn(self._n, _MOST_LEFT_OUT), np.random.default_rng(0)
-        samples = self.samples.at(thinned)._replace(y=y[:, thinned])
-        smooth = Smooth(term.factors, samples, term.ridges, self._options)
-        at = _drawn(thinned.size, _MOST_HIDDEN)
-        # Equal phases are one place of the kernel, however they are rounded.
+        subset, rng = _random_subset(self._size, _MAX_LEFT_OUT), np.random.default_rng(0)
+        samples = self.samples.take(subset)._replace(y=y[:, subset])
+        smoother = KernelSmoother(term.factors, samples, term.ridges, self._options)
+        rows = _random_subset(subset.size, _MAX_CENTERS)
+        # Equal phases are one point of the kernel, for any rounding.
         points = term.points(samples.x).T.round(6)
         varies = np.ptp(points, axis=1) > 0
         points = points[varies | ~varies.any()]
-        place = np.unique(points, axis=1, return_inverse=True)[1].ravel()
-        measured = np.bincount(place, samples.repeats)[place]
-        ratios = self._noise_ratios(samples.x[:, at])
+        point = np.unique(points, axis=1, return_inverse=True)[1].ravel()
+        replicates = np.bincount(point, samples.replicates)[point]
+        ratios = self._noise_ratios(samples.x[:, rows])
         variance = self.noise[:, None] ** 2 * ratios
-        # Errors where there is much noise tell little.
-        trust = np.broadcast_to(1 / ratios.mean(axis=0) ** 2, at.shape)
-        last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
+        # Weights by the precision of the errors.
+        precision = np.broadcast_to(1 / ratios.mean(axis=0) ** 2, rows.shape)
+        max_radius, nothing = float(np.ptp(points, axis=1).max()), np.zeros(rows.size)
 
-        def errors(i: int, radius: float) -> Array:
-            """Return errors beyond the noise, distances, leans and trust; one radius is hidden."""
-            labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
-            hidden = HoldOut(labels[:, at], labels, radius, none_left, side)
-            found = smooth.predict(samples.x[:, at], hidden, squares=True)
-            noise = variance * (1 / samples.repeats[at] + found.squares)
-            missed = (samples.y[:, at] - found.mean[0]) ** 2 - noise
-            return np.stack(
-                [(missed / self._unit).mean(axis=0), found.distance, found.asymmetry, trust]
-            )
+        def errors(axis: int, radius: float) -> Array:
+            """Return squared biases, distances, asymmetries and precisions for one radius."""
+            labels, side = np.roll(points, axis, axis=0), rng.integers(-1, 2, rows.size)
+            hidden = HoldOut(labels[:, rows], labels, radius, nothing, side)
+            prediction = smoother.predict(samples.x[:, rows], hidden, squares=True)
+            noise = variance * (1 / samples.replicates[rows] + prediction.squares)
+            bias = (samples.y[:, rows] - prediction.mean[0]) ** 2 - noise
+            bias = (bias / self._scale).mean(axis=0)
+            return np.stack([bias, prediction.distance, prediction.asymmetry, precision])
 
-        rows = [errors(0, 0.0)]
-        first = float(np.median(rows[0][1]))
-        # At repeated places there is no error beyond the noise.
-        rows.append(np.repeat([[0.0], [0.0], [0.0], [1.0]], (measured[at] > 1).sum(), axis=1))
-        radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
-        rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
-        rows = np.concatenate(rows, axis=1)
-        missed, distance, asymmetry, trust = rows[:, np.isfinite(rows[0])]
-        if not missed.size:  # all samples are at one place of the kernel
-            return _Misfit(np.zeros_like, np.zeros_like)
-        # Distances at equal steps are one, however they are rounded.
+        table = [errors(0, 0.0)]
+        min_distance = float(np.median(table[0][1]))
+        # Replicated points have no bias at a distance of 0.
+        num_replicated = (replicates[rows] > 1).sum()
+        table.append(np.repeat([[0.0], [0.0], [0.0], [1.0]], num_replicated, axis=1))
+        has_radii = 0 < min_distance < max_radius
+        radii = np.geomspace(min_distance / 2, max_radius / 2, _MAX_BALLS) if has_radii else ()
+        table += [errors(i, radius) for i, radius in enumerate(radii, 1)]
+        table = np.concatenate(table, axis=1)
+        bias, distance, asymmetry, precision = table[:, np.isfinite(table[0])]
+        if not bias.size:  # all samples are at one point of the kernel
+            return _SquaredBias(np.zeros_like, np.zeros_like)
+        # Equal steps have equal distances, for any rounding.
         distance = np.round(distance, 3)
         fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
-        weights = trust * (_LEAST + 1 - asymmetry), trust * (_LEAST + asymmetry)
-        fitted = [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
-        return _Misfit(*(fit.predict for fit in fitted))
+        weights = precision * (_BASE_WEIGHT + 1 - asymmetry), precision * (_BASE_WEIGHT + asymmetry)
+        fitted = [f.fit(distance, bias, w) for f, w in zip(fits, weights, strict=True)]
+        return _SquaredBias(*(fit.predict for fit in fitted))
 
-    def is_beyond(self, x: HostArray) -> Array:
-        """Tell which queries are farther outside of the samples than bands are checked."""
-        found = np.zeros(x.shape[1], dtype=bool)
+    def is_far_outside(self, x: HostArray) -> Array:
+        """Return whether each query is farther outside of the samples than checked bands."""
+        is_far = np.zeros(x.shape[1], dtype=bool)
         for term in self._terms:
             samples, queries = term.points(self.samples.x), term.points(x)
             low, high = samples.min(axis=0), samples.max(axis=0)
-            visible_keys = np.maximum(_BEYOND * (high - low), 1.0)
-            found |= ((queries < low - visible_keys) | (queries > high + visible_keys)).any(axis=1)
-        return found
+            margin = np.maximum(_MAX_EXTRAPOLATION * (high - low), 1.0)
+            is_far |= ((queries < low - margin) | (queries > high + margin)).any(axis=1)
+        return is_far
 
-    def std(self, x: HostArray, found: Predicted, measurements: int) -> Array:
+    def std(self, x: HostArray, prediction: Prediction, measurements: int) -> Array:
         """Return the standard deviations of the function, or of new measurements, at x."""
         ratios = self._noise_ratios(x)
-        variance = self.noise[:, None] ** 2 * ratios * (measurements + found.squares)
-        for misfit, distance, asymmetry in zip(
-            self._misfits, found.distance, found.asymmetry, strict=True
-        ):
-            missed = (1 - asymmetry) * misfit.around(distance) + asymmetry * misfit.aside(distance)
-            variance = variance + self._spread * missed
-        most = self._spread + (found.mean - self._level) ** 2
-        return np.sqrt(np.minimum(variance, most * np.maximum(ratios, 1.0)))
+        variance = self.noise[:, None] ** 2 * ratios * (measurements + prediction.squares)
+        parts = zip(self._squared_biases, prediction.distance, prediction.asymmetry, strict=True)
+        for bias, distance, asymmetry in parts:
+            interior, boundary = bias.interior(distance), bias.boundary(distance)
+            squared_bias = (1 - asymmetry) * interior + asymmetry * boundary
+            variance = variance + self._spread * squared_bias
+        max_variance = self._spread + (prediction.mean - self._level) ** 2
+        return np.sqrt(np.minimum(variance, max_variance * np.maximum(ratios, 1.0)))
 
 
 # Choosing widths.
 
 
 class _Width(NamedTuple):
-    """A length scale that is chosen, of a factor or of one of its columns."""
+    """A length scale to be chosen, of a factor or of one of its columns."""
 
     factor: kernels.Factor
     column: int | None
-    first: float  # where a search begins
-    most: int  # half octaves that it grows from there, at most
+    initial: float
+    max_step: int  # largest number of half octaves above the initial width
 
     def set(self, half_octaves: int) -> None:
-        scale = self.first * 2 ** (half_octaves / 2)
+        scale = self.initial * 2 ** (half_octaves / 2)
         if self.column is None:
             self.factor.length_scale = scale
         else:
             self.factor.length_scale[self.column] = scale
 
 
-def _begin(factor: kernels.Factor, samples: Samples) -> list[_Width]:
-    """Set the length scales that are to be chosen to where a search begins; return them."""
-    given = factor.length_scale if isinstance(factor.length_scale, list) else [factor.length_scale]
-    if LOO not in given:
+def _initial_widths(factor: kernels.Factor, samples: Samples) -> list[_Width]:
+    """Set the length scales to be chosen to their initial values; return them."""
+    scales = factor.length_scale if isinstance(factor.length_scale, list) else [factor.length_scale]
+    if LOO not in scales:
         return []
-    first = factor._first_scale(samples.x, samples.weight)
-    if not isinstance(first, list):
-        factor.length_scale = first
-        return [_Width(factor, None, first, 2 * _WIDEST)]
-    given = given if len(given) > 1 else given * len(first)
-    factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
+    initial = factor._initial_scale(samples.x, samples.weight)
+    if not isinstance(initial, list):
+        factor.length_scale = initial
+        return [_Width(factor, None, initial, 2 * _MAX_OCTAVE)]
+    scales = scales if len(scales) > 1 else scales * len(initial)
+    factor.length_scale = [f if s == LOO else s for f, s in zip(initial, scales, strict=True)]
     extents = np.ptp(factor._encode(samples.x), axis=1)
-    most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
-    chosen = [i for i, g in enumerate(given) if g == LOO and first[i] < inf]
-    return [_Width(factor, i, first[i], most[i]) for i in chosen]
+    ratios = [max(1.0, _MAX_EXTENTS * e / f) for e, f in zip(extents, initial, strict=True)]
+    chosen = [i for i, scale in enumerate(scales) if scale == LOO and initial[i] < inf]
+    return [_Width(factor, i, initial[i], int(2 * log2(ratios[i]))) for i in chosen]
 
 
 def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:
-    """Set widths by the least error, by coordinate descent; return the ridge.
+    """Set widths with the least error, by coordinate descent; return the ridge.
 
-    Steps are half octaves. First all widths change together, from `start` to narrower ones, and to
-    wider ones while these are better; then one after another, from the best, by the first step that
-    is better, until enough are tried. A width that has grown by its most stays there.
+    A step is half an octave. First all widths change together, from `start` to narrower widths, and
+    to wider ones while the error falls. Then the widths change one after another, by the first step
+    that improves the error, for a limited number of errors. No width exceeds its maximum.
     """
-    tried: dict[tuple[int, ...], tuple[float, float]] = {}
+    errors: dict[tuple[int, ...], tuple[float, float]] = {}
 
-    def put(steps: tuple[int, ...]) -> None:
+    def set_widths(steps: tuple[int, ...]) -> None:
         for width, step in zip(widths, steps, strict=True):
             width.set(step)
 
-    def at(steps: tuple[int, ...]) -> float:
-        if steps not in tried:
-            put(steps)
-            tried[steps] = error()
-        return tried[steps][0]
+    def error_of(steps: tuple[int, ...]) -> float:
+        if steps not in errors:
+            set_widths(steps)
+            errors[steps] = error()
+        return errors[steps][0]
 
-    def alike(octave: int) -> tuple[int, ...]:
-        return tuple(min(2 * octave, width.most) for width in widths)
+    def uniform(octave: int) -> tuple[int, ...]:
+        return tuple(min(2 * octave, width.max_step) for width in widths)
 
-    def beside(steps: tuple[int, ...], i: int, by: int) -> tuple[int, ...]:
-        return (*steps[:i], min(steps[i] + by, widths[i].most), *steps[i + 1 :])
+    def neighbour(steps: tuple[int, ...], i: int, step: int) -> tuple[int, ...]:
+        return (*steps[:i], min(steps[i] + step, widths[i].max_step), *steps[i + 1 :])
 
-    narrow = wide = start
-    while narrow > _NARROWEST and not isinf(at(alike(narrow))):
-        narrow -= 1
-    while wide < _WIDEST and at(alike(wide + 1)) < at(alike(wide)):
-        wide += 1
-    best = min(map(alike, range(wide, narrow - 1, -1)), key=at)
-    for by in (4, 2, 1):
-        before = None
-        while before != best:
-            before = best
-            for i, move in product(range(len(widths)), (by, -by)):
-                if len(tried) < _MOST_TRIED and at(beside(best, i, move)) < _LESS * at(best):
-                    best = beside(best, i, move)
-    put(best)
-    return tried[best][1]
+    low = high = start
+    while low > _MIN_OCTAVE and not isinf(error_of(uniform(low))):
+        low -= 1
+    while high < _MAX_OCTAVE and error_of(uniform(high + 1)) < error_of(uniform(high)):
+        high += 1
+    best = min(map(uniform, range(high, low - 1, -1)), key=error_of)
+    for size in (4, 2, 1):
+        previous = None
+        while previous != best:
+            previous = best
+            for i, step in product(range(len(widths)), (size, -size)):
+                steps = neighbour(best, i, step)
+                if len(errors) < _MAX_KERNELS and error_of(steps) < _MAX_RATIO * error_of(best):
+                    best = steps
+    set_widths(best)
+    return errors[best][1]

@@ -1,8 +1,8 @@
-"""Seasons by attention over cycles: what the other cycles say at the same phase.
+"""Seasons by attention over cycles: the mean of the other cycles at the same phase.
 
-The samples of a period lie in cells (cycle, phase). The season of a cell is the mean of the cells
-of its phase in other cycles, weighted by how far away they are. Its own cycle is left out, so that
-a measured cell and one inside a gap have the same error.
+A cell (cycle, phase) holds the samples of a period. The season of a cell is the mean of its phase
+in the other cycles, weighted by their distance. As the cell's cycle is excluded, a measured cell
+and a cell inside a gap have the same error.
 """
 
 from collections.abc import Sequence
@@ -13,140 +13,143 @@ from scipy.fft import irfft, next_fast_len, rfft
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 
-# Widths of the attention, in cycles: of a season that changes, and of one that stays as it is.
+# Widths of the attention, in cycles: of a season that changes, and of a constant season.
 WIDTHS = (1.0, inf)
 
-# Neighbouring samples share a phase until it has about this many of them in all cycles.
-_SAMPLES_OF_PHASE = 20
-# Of samples without a common step: the most phases, the fewest samples of a trend, and the number
-# of cells for a sample above which neighbouring cycles are joined.
-_PHASES, _SAMPLES_OF_TREND, _CELLS_OF_SAMPLE = 24, 4, 8
+# The number of samples in all cycles up to which neighbouring samples share a phase.
+_SAMPLES_PER_PHASE = 20
+# Without a common step: the largest number of phases, the smallest number of samples of a trend,
+# and the largest number of cells per sample without merging neighbouring cycles.
+_MAX_PHASES, _MIN_TREND_SAMPLES, _MAX_CELLS_PER_SAMPLE = 24, 4, 8
 
-# The most passes of backfitting, and the change, in standard deviations, below which it is done.
-_PASSES, _SETTLED = 20, 1e-3
+# The largest number of iterations of backfitting, and its tolerance in standard deviations.
+_MAX_ITER, _TOLERANCE = 20, 1e-3
 
-# Sums of weights below this one are rounding of the Fourier transform.
-_NO_WEIGHT = 1e-9
+# Smaller sums of weights are rounding errors of the Fourier transform.
+_MIN_WEIGHT = 1e-9
 
-# Phases are taken as never measured if the probability that they are missing by chance is less.
-_BY_CHANCE = 0.01
+# The significance level of a test whether phases without samples are missing by chance.
+_SIGNIFICANCE = 0.01
 
-# The spread of two neighbouring cells is 1/2; a line needs as much.
-_LEAST_SPREAD = 0.25
+# The smallest spread of a line; two neighbouring cells have 1/2.
+_MIN_SPREAD = 0.25
 
 
 class Cells:
-    """The cells (cycle, phase) of a period, one cycle behind the other, and places among them."""
+    """The cells (cycle, phase) of a period, in order of time, and the positions in these cells."""
 
     def __init__(
-        self, period: PeriodicKernel, x: HostArray, seen: HostArray, step: float | None
+        self, period: PeriodicKernel, x: HostArray, visible: HostArray, step: float | None
     ) -> None:
-        """Lay out cells for samples, the places that are `seen`, at equal steps, or without."""
-        self.period, cycles = period, period._cycles_before(x)
-        self.is_regular, samples, together = step is not None, np.count_nonzero(seen), 1
+        """Define cells for samples, the `visible` positions, with or without a common step."""
+        self.period, cycles = period, period._cycles(x)
+        self.is_regular, num_samples, num_merged = step is not None, np.count_nonzero(visible), 1
         if step is None:
-            self.is_joined = True
-            self.phases = min(max(2, samples // _SAMPLES_OF_PHASE), _PHASES)
-            together = ceil(np.ptp(cycles[seen]) * self.phases / (_CELLS_OF_SAMPLE * samples))
+            self.has_wide_phases = True
+            self.phases = min(max(2, num_samples // _SAMPLES_PER_PHASE), _MAX_PHASES)
+            max_cells = _MAX_CELLS_PER_SAMPLE * num_samples
+            num_merged = ceil(np.ptp(cycles[visible]) * self.phases / max_cells)
         else:
-            length, count = period._length() / step, np.unique(np.floor(cycles[seen])).size
-            joined = ceil(length / (_SAMPLES_OF_PHASE * count))
-            self.is_joined, self.phases = joined > 1, max(2, round(length / joined))
-        # Samples are in the middle of cells, on average.
-        turns = np.exp(2j * pi * self.phases * cycles[seen]).mean()
-        at = np.round(cycles * self.phases - np.angle(turns) / (2 * pi) + 0.5, 6)
-        cycle, phase = np.divmod(at, self.phases)
-        # One more cycle at each end stands for all beyond.
-        cycle = (cycle - cycle[seen].min()) // together + 1
-        self.cycles = int(cycle[seen].max()) + 2
+            length = period._mean_length() / step
+            num_cycles = np.unique(np.floor(cycles[visible])).size
+            steps = ceil(length / (_SAMPLES_PER_PHASE * num_cycles))
+            self.has_wide_phases, self.phases = steps > 1, max(2, round(length / steps))
+        # Samples are on average at the centers of cells.
+        phasor = np.exp(2j * pi * self.phases * cycles[visible]).mean()
+        position = np.round(cycles * self.phases - np.angle(phasor) / (2 * pi) + 0.5, 6)
+        cycle, phase = np.divmod(position, self.phases)
+        # One extra cycle at each end holds all positions beyond.
+        cycle = (cycle - cycle[visible].min()) // num_merged + 1
+        self.cycles = int(cycle[visible].max()) + 2
         self.size = self.cycles * self.phases
-        at = np.clip(cycle, 0, self.cycles - 1) * self.phases + phase - 0.5
-        self._at = np.clip(at, 0, self.size - 1)
-        self.cell = np.round(self._at).astype(np.int64)
-        # Of each place, whether its phase was never measured, if this is not by chance.
-        measured = np.bincount(self.cell[seen], minlength=self.size) > 0
+        position = np.clip(cycle, 0, self.cycles - 1) * self.phases + phase - 0.5
+        self._position = np.clip(position, 0, self.size - 1)
+        self.cell = np.round(self._position).astype(np.int64)
+        # Whether the phase of a position has no sample, and not by chance.
+        measured = np.bincount(self.cell[visible], minlength=self.size) > 0
         extent = 1 + np.ptp(np.flatnonzero(measured))
         missing = 1 - measured.sum() / extent
-        # Cells on either side of one, through which the line of a trend is fitted.
-        few = 0 if self.is_regular else ceil(_SAMPLES_OF_TREND / 2 * extent / samples)
-        self._half = max(self.phases // 2, few)
-        never = ~measured.reshape(self.cycles, self.phases).any(axis=0)
-        is_chance = self.phases * missing ** (extent // self.phases) >= _BY_CHANCE
-        self.is_never = never[self.cell % self.phases] & (not is_chance)
+        # The line of a trend is fitted to this number of cells on either side of a cell.
+        trend = 0 if self.is_regular else ceil(_MIN_TREND_SAMPLES / 2 * extent / num_samples)
+        self._half_width = max(self.phases // 2, trend)
+        unsampled = ~measured.reshape(self.cycles, self.phases).any(axis=0)
+        is_chance = self.phases * missing ** (extent // self.phases) >= _SIGNIFICANCE
+        self.is_unsampled = unsampled[self.cell % self.phases] & (not is_chance)
 
-    def at_places(self, season: HostArray) -> Array:
-        """Return a season at the places; straight lines join phases of several samples."""
-        if self.is_joined:
-            return np.interp(self._at, np.arange(self.size), season)
+    def at_positions(self, season: HostArray) -> Array:
+        """Return a season at the positions, with linear interpolation between wide phases."""
+        if self.has_wide_phases:
+            return np.interp(self._position, np.arange(self.size), season)
         return season[self.cell]
 
-    def means(self, seen: HostArray, y: HostArray) -> Array:
-        """Return the mean of the samples in each cell, NaN where there is none."""
-        count, total = (np.bincount(self.cell[seen], w, self.size) for w in (None, y[seen]))
+    def means(self, visible: HostArray, y: HostArray) -> Array:
+        """Return the mean of the samples in each cell, NaN in empty cells."""
+        count, total = (np.bincount(self.cell[visible], w, self.size) for w in (None, y[visible]))
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
-    def fit(self, means: HostArray, width: float, before: HostArray | None) -> tuple[Array, Array]:
-        """Return the season in cells, and measurements there without a trend, NaN without any.
+    def fit(self, means: HostArray, width: float, initial: HostArray | None) -> tuple[Array, Array]:
+        """Return the season of each cell, and the means without the trend, NaN in empty cells.
 
-        Gaps are filled with the season `before`, and straight lines between what it leaves over.
+        The initial season, plus linear interpolation of its residuals, fills empty cells.
         """
         measured = ~np.isnan(means)
-        known, cell = np.flatnonzero(measured), np.arange(self.size)
-        season = np.zeros_like(means) if before is None else before
-        filled = np.where(measured, means, season + np.interp(cell, known, (means - season)[known]))
+        indices, cell = np.flatnonzero(measured), np.arange(self.size)
+        season = np.zeros_like(means) if initial is None else initial
+        residuals = np.interp(cell, indices, (means - season)[indices])
+        filled = np.where(measured, means, season + residuals)
         weight = measured
-        if self.is_regular and before is not None:
-            weight = (cell >= known[0]) & (cell <= known[-1])
-        rest = filled - _local_line(filled - season, weight, self._half)
-        is_known = measured.reshape(self.cycles, self.phases).any(axis=0)
-        season = self._other_cycles(rest, weight & np.tile(is_known, self.cycles), width)
-        return season, np.where(measured, rest, np.nan)
+        if self.is_regular and initial is not None:
+            weight = (cell >= indices[0]) & (cell <= indices[-1])
+        detrended = filled - _local_line(filled - season, weight, self._half_width)
+        is_sampled = measured.reshape(self.cycles, self.phases).any(axis=0)
+        season = self._other_cycles(detrended, weight & np.tile(is_sampled, self.cycles), width)
+        return season, np.where(measured, detrended, np.nan)
 
     def _other_cycles(self, values: HostArray, weight: HostArray, width: float) -> Array:
-        """Return what the other cycles say of each cell; straight lines where they say nothing."""
+        """Return the mean of the other cycles for each cell, interpolated where it is undefined."""
         rows = np.stack([weight * values, weight]).reshape(2, self.cycles, self.phases)
         distance = np.arange(1 - self.cycles, self.cycles)
         kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
         size = next_fast_len(3 * self.cycles, real=True)
         product = rfft(rows, size, axis=1) * rfft(kernel, size)[:, None]
         sums = irfft(product, size, axis=1)[:, self.cycles - 1 : 2 * self.cycles - 1]
-        said, total = sums.reshape(2, -1)
-        known = np.flatnonzero(total > _NO_WEIGHT)
-        return np.interp(np.arange(values.size), known, said[known] / total[known])
+        numerator, total = sums.reshape(2, -1)
+        indices = np.flatnonzero(total > _MIN_WEIGHT)
+        return np.interp(np.arange(values.size), indices, numerator[indices] / total[indices])
 
 
 def fit_seasons(
-    layout: Sequence[Cells], seen: HostArray, y: HostArray, width: float
+    cells: Sequence[Cells], visible: HostArray, y: HostArray, width: float
 ) -> tuple[Array, bool]:
-    """Return seasons at all places, (periods, places), each fitted to what the others leave over.
+    """Return seasons at all positions, (periods, positions), by backfitting.
 
-    Also whether the last one exists: whether other cycles predict cells better than their level
-    does, beyond chance.
+    Also return whether the last season exists: whether other cycles predict its cells better than
+    their mean, beyond chance.
     """
-    parts = np.zeros((len(layout), y.size))
-    seasons: list[Array] = [None] * len(layout)
-    for _ in range(_PASSES):
-        before = parts.copy()
-        for i, cells in enumerate(layout):
-            means = cells.means(seen, y - parts.sum(axis=0) + parts[i])
-            seasons[i], rest = cells.fit(means, width, seasons[i])
-            parts[i] = cells.at_places(seasons[i])
-        if abs(parts - before).max() <= _SETTLED * y[seen].std():
+    parts = np.zeros((len(cells), y.size))
+    seasons: list[Array] = [None] * len(cells)
+    for _ in range(_MAX_ITER):
+        previous = parts.copy()
+        for i, layout in enumerate(cells):
+            means = layout.means(visible, y - parts.sum(axis=0) + parts[i])
+            seasons[i], detrended = layout.fit(means, width, seasons[i])
+            parts[i] = layout.at_positions(seasons[i])
+        if abs(parts - previous).max() <= _TOLERANCE * y[visible].std():
             break
-    measured = np.flatnonzero(~np.isnan(rest))
-    error = ((rest - seasons[-1])[measured] ** 2).mean()
-    cycles = np.unique(measured // layout[-1].phases).size
-    return parts, bool(error < (1 - cycles**-0.5) * rest[measured].var())
+    measured = np.flatnonzero(~np.isnan(detrended))
+    error = ((detrended - seasons[-1])[measured] ** 2).mean()
+    num_cycles = np.unique(measured // cells[-1].phases).size
+    return parts, bool(error < (1 - num_cycles**-0.5) * detrended[measured].var())
 
 
-def _local_line(y: HostArray, weight: HostArray, half: int) -> Array:
-    """Return the straight line through the cells that are within `half` of each, at it."""
-    at, width = np.arange(y.size) - y.size / 2, 2 * half + 1
-    rows = weight * np.stack([np.ones_like(at), at, at * at, y, at * y])
-    sums = np.pad(rows, ((0, 0), (half + 1, half))).cumsum(axis=1)
-    count, sum_at, square, sum_y, product = sums[:, width:] - sums[:, :-width]
+def _local_line(y: HostArray, weight: HostArray, half_width: int) -> Array:
+    """Return local linear regression with a rectangular window, at each cell."""
+    x, width = np.arange(y.size) - y.size / 2, 2 * half_width + 1
+    rows = weight * np.stack([np.ones_like(x), x, x * x, y, x * y])
+    sums = np.pad(rows, ((0, 0), (half_width + 1, half_width))).cumsum(axis=1)
+    count, sum_x, square, sum_y, product = sums[:, width:] - sums[:, :-width]
     count = np.maximum(count, 1.0)
-    mean_at, mean_y = sum_at / count, sum_y / count
-    spread = square - sum_at * mean_at
-    slope = np.where(spread > _LEAST_SPREAD, product - sum_at * mean_y, 0.0)
-    return mean_y + slope / np.maximum(spread, _LEAST_SPREAD) * (at - mean_at)
+    mean_x, mean_y = sum_x / count, sum_y / count
+    spread = square - sum_x * mean_x
+    slope = np.where(spread > _MIN_SPREAD, product - sum_x * mean_y, 0.0)
+    return mean_y + slope / np.maximum(spread, _MIN_SPREAD) * (x - mean_x)
