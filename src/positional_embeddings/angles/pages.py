@@ -166,7 +166,7 @@ class PositionTables:
             tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
             return align_tables(tables, x_axes, backend)
         is_numpy, seq = backend.has_host_arrays, x_axes.seq
-        count = x_axes.shape[seq] if is_numpy else axes.length(x_axes, seq, x_axes.name)
+        count = axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
