@@ -177,7 +177,7 @@ export function coordinatesOfPairs(sections, order) {
   if (order === "contiguous") return sections.flatMap((n, c) => Array(n).fill(c));
   const last = Math.max(0, ...sections.map((n, c) => (c ? c + (n - 1) * count : 0)));
   if (last >= total) {
-    const what = "have as many pairs for the first coordinate as for any other in strided order";
+    const what = "have no coordinate with more pairs than the first in strided order";
     throw wrong("sections", what, `(${sections.join(", ")})`);
   }
   return Array.from({ length: total }, (_, i) =>

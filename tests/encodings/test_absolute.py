@@ -138,7 +138,7 @@ def test_layer_is_a_value():
 @pytest.mark.parametrize(("feature", "seq"), [(0, 1), (-1, -2), (1, 0)])
 @pytest.mark.parametrize("size", [7, 8])
 def test_an_encoding_made_once(backend, feature, seq, size):
-    """`encoding` is what a call adds, for `add_positional_encoding`."""
+    """`encoding` equals the encoding that a call adds."""
     pe = AbsolutePE(size, 50, feature_axis=feature, seq_axis=seq)
     shape = {0: (size, 3, 2), -1: (2, 3, size), 1: (3, size, 2)}[feature]
     batch = {0: (3, 2), -1: (2, 3), 1: (3, 2)}[feature]

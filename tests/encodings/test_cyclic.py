@@ -43,7 +43,7 @@ def worst_error(got, x, period, harmonics):
 
 
 def last_digit(features):
-    """The most that features of the same phase differ by: two halves of the last digit below 1."""
+    """Maximum difference of features of equal phase: two half units in the last place below 1."""
     return float(np.finfo(features.dtype).epsneg)
 
 
@@ -102,7 +102,7 @@ def test_far_coordinates_on_every_device(backend):
 
 @pytest.mark.parametrize("period", [0.5, 2.0**-64, 1e-12, 2.0**100])
 def test_the_farthest_coordinates(backend, period):
-    """A library may compute long arrays otherwise than short ones."""
+    """A library may compute long and short arrays differently."""
     x = [2.0**63, -(2.0**63), 2.0**62 / 3, 2.0**40] * 9
     x = np.asarray(x, backend.wide)
     features = backend.numpy(cyclic_encoding(backend.array(x), period, 3))
@@ -124,7 +124,7 @@ PERIODS = [365.25, 360, 24, 1, 0.75, 86_400]
 def test_wrapping(backend, eighths, cycles, period):
     near = Fraction(eighths, 8)
     x = [near + k * Fraction(period) for k in (0, *cycles)]
-    # What float32 does not have is not that far apart.
+    # Differences that float32 does not represent are not exact.
     x = [number if float(np.float32(float(number))) == number else near for number in x]
     array = backend.array(np.asarray(x, "float64"))
     got = backend.numpy(cyclic_encoding(array, period, 7))
@@ -159,9 +159,9 @@ def test_what_the_days_and_longitudes_of_the_manual_say(backend):
 
 @pytest.mark.parametrize("period", [24, 365.25, 12.0, 0.1])
 def test_quarters_of_every_harmonic(backend, period):
-    period = float(np.float32(period))  # which every device has
+    period = float(np.float32(period))  # every device supports float32
     harmonics = 60
-    quarters = np.arange(-480, 481) / 240  # of which float32 has not all
+    quarters = np.arange(-480, 481) / 240  # float32 does not represent all
     x = (quarters * period).astype("float32").astype("float64")
     got = backend.numpy(cyclic_encoding(backend.array(x), period, harmonics))
     seen = set()
@@ -201,7 +201,7 @@ def test_most_harmonics_in_float32():
     for period in (float(np.float32(16.01)), 24.0):
         x = np.random.default_rng(0).uniform(-period, period, 200).astype("float32")
         got = cyclic_encoding(strict.asarray(x, device=device), period, 1024).to_device(cpu)
-        # Exact products of 35 bits, and a remainder that is exact, too.
+        # Exact products of 35 bits, and an exact remainder.
         harmonic = np.arange(1, 1025)[:, None]
         angle = 2 * np.pi / period * np.remainder(harmonic * x.astype("float64"), period)
         np.testing.assert_allclose(np.asarray(got)[::2], np.sin(angle), rtol=0, atol=1.1e-7)
@@ -228,7 +228,7 @@ def test_several_periods_are_what_each_gives(backend):
         backend.numpy(cyclic_encoding(x, float(period), int(count)))
         for period, count in zip(periods, counts, strict=True)
     ]
-    # Compiled, each is a program of its own.
+    # Each is compiled separately.
     tolerance = 2.5e-16 if got.dtype == "float64" else 1.3e-7
     np.testing.assert_allclose(got, np.concatenate(parts), rtol=0, atol=tolerance)
     same = backend.numpy(cyclic_encoding(x, (24, 1.5, 7), 2))

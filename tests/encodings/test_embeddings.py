@@ -57,7 +57,7 @@ def test_token_table_is_normal_and_seeded():
 
 
 def convolution(images, kernel, bias):
-    """A convolution whose stride is its kernel, patch by patch."""
+    """A convolution with a stride of the kernel size, patch by patch."""
     _, _, high, wide = kernel.shape
     rows, columns = images.shape[1] // high, images.shape[2] // wide
     out = np.zeros((kernel.shape[0], rows * columns, images.shape[3]))
@@ -125,7 +125,7 @@ def test_layers_are_equal_if_they_hold_the_same():
         assert embed != TokenEmbedding(2, 2, embeddings=other)
         assert TokenEmbedding(2, 2, embeddings=other) != embed
     assert embed != TokenEmbedding(2, 2, embeddings=table.astype("float32"))
-    # An array and what is none differ, and a dict tells them apart.
+    # Arrays differ from other values, also as keys of a dict.
     one, two = SegmentMask([0, 0]), SegmentMask([0, 0], [0, 0])
     assert one != two
     assert two != one
@@ -178,7 +178,7 @@ def test_columns_of_indices_out_of_range_are_nan_where_they_cannot_be_read(monke
 
 def test_layers_take_the_memory_of_a_few_results():
     def fraction(call, array):
-        call()  # what is imported and known once
+        call()  # imports and caches
         return peak_memory(call) / array.nbytes
 
     x, ids, images = np.ones(10**5), np.zeros(10**5, dtype=int), np.ones((1, 400, 400, 1))

@@ -149,7 +149,7 @@ TYPE_ERRORS = {
 
 
 class Sparse:
-    """As a sparse matrix of SciPy, which need not be installed."""
+    """Stand-in of a sparse matrix of SciPy."""
 
     __module__ = "scipy.sparse"
     __qualname__ = "csr_array"
@@ -158,7 +158,7 @@ class Sparse:
         raise NotImplementedError
 
 
-# Calls whose argument is refused by a check that other calls have, too.
+# Calls with a check that other calls share.
 NAMED = {
     "sinusoidal_encoding(np.arange(3), 8, length=5e-324)": "length",
     "LearnedPE(4, 9)(None)": "x",

@@ -39,7 +39,7 @@ def exact(x, wavelengths):
 
 
 def worst_error(got, x, wavelengths):
-    """The largest error of features (2 * len(wavelengths), len(x))."""
+    """Return the maximum error of features (2 * len(wavelengths), len(x))."""
     errors = [
         abs(mpmath.mpf(float(value)) - right)
         for column, number in zip(got.T, x, strict=True)

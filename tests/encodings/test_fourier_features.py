@@ -1,4 +1,4 @@
-"""Fourier features: their laws, the encodings that they are, and points that are read back."""
+"""Fourier features: laws, equality to other encodings, and decoding."""
 
 import copy
 import pickle
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 SCALES, ORIENTATIONS = [1.0, 1.7, 2.9, 5.0], [0.0, 0.2, 0.5, 0.9]
 OFFSETS = RNG.uniform(-1, 1, (4, 2))
 
-# Of points that are numbers, or have two coordinates; with weights, phases, and each arrangement.
+# Features of numbers, or of points with two coordinates; with weights, phases and arrangements.
 FEATURES = {
     "sinusoidal": FourierFeatures.sinusoidal(32, 1000),
     "octaves": FourierFeatures.octaves(6, longest=8.0),
@@ -85,7 +85,7 @@ def largest(features):
 
 
 def bound(backend, features, times=1.0):
-    """Return the largest error of a feature, and of what a number of roundings make of it."""
+    """Return the maximum error of a feature, and a bound for a number of roundings."""
     eps = 2.0**-53 if backend.wide == "float64" else 2.0**-24
     return times * largest(features) * (4.5 * eps + 2 * backend.sine_error)
 
@@ -119,7 +119,7 @@ def test_shift_moves_points(backend, name, numbers, by):
         np.testing.assert_allclose(got, backend.numpy(moved), rtol=0, atol=limit)
         back = backend.numpy(features.unshift(moved, one))
         np.testing.assert_allclose(back, backend.numpy(encoded), rtol=0, atol=limit)
-    # By as much as each point is from the last one.
+    # Shifts by the difference to the last point.
     each = features.unshift(encoded, backend.array(points - points[..., -1:]))
     same = np.broadcast_to(backend.numpy(encoded)[:, -1:], encoded.shape)
     np.testing.assert_allclose(backend.numpy(each), same, rtol=0, atol=limit)
@@ -177,7 +177,7 @@ def test_kernels_in_blocks_are_the_same(monkeypatch):
 
 
 def test_far_points_are_moved_and_bound_exactly():
-    """An encoding far off comes back by a shift of as much, to two roundings."""
+    """Shifting a distant encoding back to 0 costs two roundings."""
     for features in FEATURES.values():
         points = points_of(features, np.rint(RNG.uniform(-1e15, 1e15, 8)))
         origin = features.encode(np.zeros_like(points))
@@ -211,7 +211,7 @@ def test_families_equal_their_formulas():
 
 
 def test_hexagonal_patterns_are_turned_and_moved():
-    """A pattern has a crest at its offset, and the next ones along its orientation."""
+    """A pattern has a crest at its offset, and further crests along its orientation."""
     angle, offset, scale = 0.4, np.asarray([3.0, -2.0]), 1.5
     cells = FourierFeatures.hexagonal(scale, angle, offsets=offset)
 
@@ -261,18 +261,18 @@ def test_points_with_noise_are_read_back_nearly(name):
     noisy = encoded + 0.05 * np.std(encoded) * RNG.standard_normal(encoded.shape)
     exact, nearly = (features.decode(x, bounds) for x in (encoded, noisy))
     np.testing.assert_allclose(exact, points, rtol=0, atol=1e-10)
-    # As good as the gradient of the similarity lets it be: Cramer and Rao's bound, six times.
+    # Six times the Cramer-Rao bound.
     table = features.frequencies.reshape(len(features.frequencies), -1)
     weights = np.broadcast_to(features.weights, len(table))
     information = (table.T * weights) @ table / (0.05 * np.std(encoded)) ** 2
     sigma = np.sqrt(np.diag(np.linalg.inv(information)))
     error = np.abs(nearly - points).reshape(len(sigma), -1) / sigma[:, None]
     assert error.max() < 6
-    assert error.max() > 0.5  # it is noise that moves them
+    assert error.max() > 0.5  # noise moves them
 
 
 def test_bundles_are_read_back():
-    """Points apart by more than the kernel is wide, each once, and exactly without noise."""
+    """Points at distances above the kernel's width, decoded exactly without noise."""
     features = FourierFeatures.random(2, 256, length_scale=0.7, rng=0)
     bounds = [(0, 10), (0, 10)]
     for seed in range(2):
@@ -286,7 +286,7 @@ def test_bundles_are_read_back():
         noisy = bundle + 0.01 * rng.standard_normal(bundle.shape)
         got = features.decode(noisy, bounds, count=4)
         np.testing.assert_allclose(got, points.T, rtol=0, atol=0.1)
-        # The same point twice is one, and what is left over is no point.
+        # The same point twice is one point, and the remainder has no point.
         twice = features.encode(points[:, :1]) @ [2.0]
         got = features.decode(twice, bounds, count=2)
         np.testing.assert_allclose(got[0], points[:, 0], rtol=0, atol=1e-12)
@@ -294,7 +294,7 @@ def test_bundles_are_read_back():
 
 
 def test_strengths_tell_points_from_what_is_left_over(backend):
-    """They are the factors of a weighted sum, and small where there is nothing more to find."""
+    """Strengths are the factors of a weighted sum, and small for further points."""
     features = FourierFeatures.random(2, 256, length_scale=0.7, rng=0)
     points, bounds = np.asarray([[2.0, 7.5, 4.0], [1.5, 3.0, 8.0]]), [(0, 10), (0, 10)]
     encoded = features.encode(backend.array(points, backend.wide))
@@ -345,7 +345,7 @@ def test_points_beyond_the_bounds_are_at_them():
 
 
 def test_waves_that_do_not_move_along_a_coordinate():
-    """Where nothing tells points apart along one, any point is right; the other one is found."""
+    """Any value is correct along a coordinate without frequencies; the other one is decoded."""
     features = FourierFeatures([[1.0, 0.0], [0.3, 0.0]])
     got = features.decode(features.encode(np.asarray([1.25, 7.0])), [(0, 4), (0, 9)])
     assert abs(got[0] - 1.25) < 1e-12
@@ -382,7 +382,7 @@ def test_values_are_equal_and_kept():
 
 
 def test_floats_are_the_numbers_that_they_are():
-    """Without digits, frequencies are exact: points far off differ by nothing else."""
+    """Without digits, frequencies are exact; only this changes distant points."""
     exact = FourierFeatures.sinusoidal(8)
     rounded = replace(exact, digits=None)
     x = np.asarray([2.0**50])

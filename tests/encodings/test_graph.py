@@ -32,7 +32,7 @@ def star(n):
 
 
 def random_graph(n, seed=0):
-    """A connected graph whose weights are all different, as its eigenvalues are."""
+    """A connected graph with distinct weights and distinct eigenvalues."""
     weights = np.triu(np.random.default_rng(seed).uniform(0.1, 1, (n, n)), 1)
     return weights + weights.T
 
@@ -113,7 +113,7 @@ def test_cycle(with_eigh, kind):
 
 @pytest.mark.parametrize("kind", LAPLACIANS)
 def test_complete_graph(with_eigh, kind):
-    """All eigenvalues but the first are one: what is orthogonal to the constant vector."""
+    """All eigenvalues but the first are equal: vectors orthogonal to the constant vector."""
     n = 6
     got = graph_laplacian_encoding(with_eigh.array(complete(n)), n - 1, laplacian=kind)
     got = with_eigh.numpy(got)
@@ -150,14 +150,14 @@ def test_eigenvectors_of_a_weighted_graph_with_loops(with_eigh, kind):
     for value, row in zip(values, got, strict=True):
         np.testing.assert_allclose(matrix @ row, value * row, atol=10 * tolerance)
     np.testing.assert_array_equal(with_signs(got), got)
-    # None of the smallest is left out.
+    # No small eigenvalue is omitted.
     below = [v for v in np.linalg.eigvalsh(matrix)[1:] if v < values[-1] + 1e-5]
     assert len(below) == 5
 
 
 @pytest.mark.parametrize("kind", LAPLACIANS)
 def test_components_and_nodes_without_edges(with_eigh, kind):
-    """A path of three, an edge, and a node alone: three zero eigenvalues, of which one goes."""
+    """A path of three, an edge and an isolated node: three zero eigenvalues, one omitted."""
     weights = np.zeros((6, 6))
     weights[:3, :3], weights[4:, 4:] = path(3), path(2)
     got = graph_laplacian_encoding(with_eigh.array(weights), 5, laplacian=kind)
@@ -181,7 +181,7 @@ def test_eigenvectors_of_a_batch(with_eigh):
 
 
 def test_signs_in_a_batch():
-    """Each vector has the sign that it has alone."""
+    """The sign of each vector is independent of the other vectors."""
     batch = np.asarray([random_graph(5, seed) for seed in range(32)]).reshape(8, 4, 5, 5)
     expected = [[graph_laplacian_encoding(graph, 3) for graph in row] for row in batch]
     got = graph_laplacian_encoding(batch, 3)
@@ -231,7 +231,7 @@ def test_rounding_leaves_a_graph_undirected(dtype, rounding):
 
 @pytest.mark.parametrize(("ratio", "sign"), [(0.9993, 1), (0.9985, -1)])
 def test_an_entry_within_a_thousandth_of_the_largest_may_give_the_sign(ratio, sign):
-    """Of two nodes of degrees 2 and 2 ratio**2: the vector is orthogonal to their roots."""
+    """Two nodes of degrees 2 and 2 ratio**2: the vector is orthogonal to their roots."""
     got = graph_laplacian_encoding(np.asarray([[1, 1], [1, 2 * ratio**2 - 1]]), 1)
     expected = sign * np.asarray([[ratio, -1.0]]) / math.hypot(ratio, 1)
     np.testing.assert_allclose(got, expected, atol=1e-14)
@@ -282,7 +282,7 @@ def test_libraries_without_eigh():
 
 @pytest.mark.library("jax")
 def test_values_that_cannot_be_read():
-    """In a trace, the mean of both directions is taken."""
+    """A traced weight is the mean of both directions."""
     import jax
 
     with jax.enable_x64(True):
@@ -342,7 +342,7 @@ def test_a_node_without_edges_has_a_gradient():
 
 
 def returns(weights, node, steps):
-    """Add up the probabilities of all walks that are back after so many steps, one by one."""
+    """Add the probabilities of all walks that return after a number of steps."""
     total = 0.0
     walks = [(node, 1.0)]
     for _ in range(steps):
@@ -394,7 +394,7 @@ def test_walks_of_few_steps_are_the_first_of_many():
 
 
 def test_a_node_without_edges_comes_before_slower_waves():
-    """It has eigenvalue 0, as the constant; then follow the waves of a path of five nodes."""
+    """It has eigenvalue 0, as the constant has; the waves of a path of five nodes follow."""
     weights = np.zeros((6, 6))
     weights[:5, :5] = np.eye(5, k=1) + np.eye(5, k=-1)
     wave = np.sqrt([1, 2, 2, 2, 1, 0]) * np.cos(np.pi * np.arange(6) / 4)

@@ -42,7 +42,7 @@ def by_loops(points, wavelengths, kind, digits=60):
 
 
 def authors(points, lambda_min, lambda_max, scales, kind):
-    """What gengchenmai/space2vec computes: angles without 2 pi, sines first, in its order."""
+    """The formulas of gengchenmai/space2vec: angles without 2 pi, sines first, in its order."""
     step = math.log(lambda_max / lambda_min) / (scales - 1)
     frequencies = 1 / (lambda_min * np.exp(np.arange(scales) * step))
     if kind == "grid":
@@ -84,7 +84,7 @@ def test_against_the_authors(kind):
 
 @pytest.mark.parametrize("kind", ["theory", "grid"])
 def test_far_points_are_exact(kind):
-    """A float64 has steps of a millionth there; the angles of these very numbers are right."""
+    """Steps of float64 are a millionth there; the angles of the floats are exact."""
     points = np.asarray([[4.0e9 + 0.123, -7.7e9], [1.5e9 + 1 / 3, 9.9e9 + 0.7]])
     got = grid_cell_encoding(points, [0.1, 12.5], kind=kind)
     np.testing.assert_allclose(got, by_loops(points, [0.1, 12.5], kind), rtol=0, atol=2.3e-16)

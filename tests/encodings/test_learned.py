@@ -226,7 +226,7 @@ def test_table_starts_from_a_truncated_normal():
     table = LearnedPE(100, 500, init_std=0.5, rng=1).embeddings
     assert table.dtype == np.float32
     assert abs(table).max() <= 1
-    # The deviation of a standard normal that is cut at two.
+    # Standard deviation of a standard normal truncated at two.
     density = math.exp(-2) / math.sqrt(2 * math.pi)
     inside = math.erf(math.sqrt(2))
     assert np.std(table) == pytest.approx(0.5 * math.sqrt(1 - 4 * density / inside), rel=0.01)
@@ -247,7 +247,7 @@ def test_resize_is_linear_interpolation(backend, old, new):
 
 
 def cubic_loop(table, height, width, antialias):
-    """Interpolate a table (rows, columns) patch by patch, as Keys's equations say."""
+    """Interpolate a table (rows, columns) patch by patch, by Keys's equations."""
     a = -0.5 if antialias else -0.75
     result = np.zeros((height, width))
 
@@ -452,7 +452,7 @@ def test_a_number_that_is_not_finite_spreads_over_its_feature_in_a_grid():
     seed=st.integers(0, 99),
 )
 def test_vjp_of_positions_that_repeat(backend, positions, wrong, seed):
-    """Also of many, of none, and next to one that is not finite."""
+    """Also for many, for none, and next to infinity or NaN."""
     grad = np.random.default_rng(seed).standard_normal((3, len(positions))).astype(backend.wide)
     if wrong < len(positions):
         grad[1, wrong] = np.inf
@@ -460,7 +460,7 @@ def test_vjp_of_positions_that_repeat(backend, positions, wrong, seed):
     for i, p in enumerate(positions):
         expected[:, p] += grad[:, i]
     if backend.name == "dask" and not positions:
-        return  # they do not compute with arrays that have no elements
+        return  # they do not support empty arrays
     _, got = layer_on(backend).vjp(
         backend.array(grad, backend.wide), positions=backend.array(positions, "int32")
     )

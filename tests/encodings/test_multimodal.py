@@ -28,7 +28,7 @@ def plural(parts, start=0, pace=None):
             begin += part
             continue
         frames, height, width = part[0], part[1] // MERGE, part[2] // MERGE
-        # As products in float32 are: those of 24-bit numbers are exact in Python's floats.
+        # Rounded to float32; Python's products of 24-bit numbers are exact.
         step = np.float32(pace * part[3]) if len(part) == 4 else np.float32(1)
         for t in range(frames):
             at = int(np.float32(t * float(step)))
@@ -79,7 +79,7 @@ def test_text_is_rotated_as_without_coordinates():
     np.testing.assert_array_equal(rope(q, positions=positions), RoPE(8, 16)(q))
 
 
-# The class of each model, and the positions in a second that its configuration says.
+# Class and configured positions per second of each model.
 MODELS = {
     "qwen2_vl": ("Qwen2VLModel", None),
     "qwen2_5_vl": ("Qwen2_5_VLModel", 2),
@@ -91,7 +91,7 @@ KINDS = {"text": 0, "image": 1, "video": 2}
 @pytest.mark.library("torch", "transformers")
 @pytest.mark.parametrize("name", MODELS)
 def test_positions_of_transformers(name):
-    """Mixtures drawn at random, with a padded one beside each."""
+    """Random mixtures, each with a padded one."""
     import torch
 
     class_name, pace = MODELS[name]

@@ -1,4 +1,4 @@
-"""Random Fourier features: the kernels they approach, how fast, and how exact they are."""
+"""Random Fourier features: their kernels, convergence and accuracy."""
 
 import math
 import tracemalloc
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from positional_embeddings import random_fourier_encoding
 from positional_embeddings.encodings import random_fourier
 
-# Kernels as the papers have them, one difference of two points at a time.
+# Kernels of the papers, for one difference of two points.
 
 
 def gaussian(d, scales):
@@ -82,12 +82,12 @@ def kernel_matrix(points, case, scales=SCALES):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dim", [64, 1024, 16_384])
 def test_scalar_products_approach_the_kernel(case, dim):
-    """By Hoeffding's inequality, once in a million times does one of the products fail."""
+    """By Hoeffding's inequality, the probability of a failure is one in a million."""
     z = encoded(POINTS, dim, case, 0)
     error = np.abs(z.T @ z - kernel_matrix(POINTS, case)).max()
     pairs = POINTS.shape[1] * (POINTS.shape[1] - 1) / 2
-    # P(error >= t) <= 2 exp(-m t**2 / 2) for the mean of m = dim / 2 cosines. Orthogonal ones
-    # depend on one another by two, so that only half as many are counted.
+    # P(error >= t) <= 2 exp(-m t**2 / 2) for the mean of m = dim / 2 cosines. Orthogonal
+    # cosines are dependent in pairs, so that only half of the cosines count.
     count = dim / 4 if "orthogonal" in case else dim / 2
     assert error <= math.sqrt(2 * math.log(2 * pairs * 1e6) / count)
 
@@ -151,7 +151,7 @@ def test_orthogonal_directions_are_uniform():
 
 
 class Watched(np.random.Generator):
-    """Tells how many normal numbers it drew, and draws far numbers from its Cauchy law."""
+    """A generator that records sizes of normal draws, and draws large Cauchy numbers."""
 
     def standard_normal(self, size):
         self.drawn = math.prod(size)
@@ -162,7 +162,7 @@ class Watched(np.random.Generator):
 
 
 def test_orthogonal_frequencies_take_few_random_numbers():
-    """A square matrix for as many frequencies as there are coordinates."""
+    """A square matrix for each block of frequencies, one for each coordinate."""
     generator = Watched(np.random.PCG64(0))
     random_fourier_encoding(np.zeros((3, 2)), 16, orthogonal=True, rng=generator)
     assert generator.drawn == 3 * 3 * 3
@@ -218,7 +218,7 @@ EXACT = {
     [("gaussian", 1), ("gaussian", 3), ("matern", 2), ("laplace", 7), ("periodic", 1)],
 )
 def test_features_are_exact_at_large_coordinates(backend, case, coordinates):
-    """Two roundings of a feature of size sqrt(2 / dim), however large the coordinates are."""
+    """Two roundings of a feature of size sqrt(2 / dim), for any magnitude of the coordinates."""
     import mpmath
 
     dim = 16
@@ -254,7 +254,7 @@ def test_every_library_gives_the_same(backend, case):
     got = encoded(x, 24, case, 4)
     assert got.dtype == x.dtype
     tolerance = 1e-15 if backend.wide == "float64" else 3e-7
-    rounded = POINTS.astype(backend.wide)  # as the device holds them
+    rounded = POINTS.astype(backend.wide)  # in the dtype of the device
     np.testing.assert_allclose(
         backend.numpy(got), encoded(rounded.astype(float), 24, case, 4), rtol=0, atol=tolerance
     )
@@ -298,7 +298,7 @@ def test_options_of_each_coordinate():
 
 @given(shift=st.integers(-(2**40), 2**40), seed=st.integers(0, 50), case=st.sampled_from([*CASES]))
 def test_shifting_all_points_keeps_scalar_products(shift, seed, case):
-    points = np.rint(POINTS * 2**8) / 2**8  # a shift of them is exact
+    points = np.rint(POINTS * 2**8) / 2**8  # shifts are exact
     z, shifted = (encoded(x, 32, case, seed) for x in (points, points + shift))
     np.testing.assert_allclose(z.T @ z, shifted.T @ shifted, atol=1e-14)
 
@@ -312,7 +312,7 @@ def test_periods_wrap_exactly(cycles, place):
 
 
 def test_large_and_small_scales_are_limits():
-    """A kernel far wider than the points is 1; one far narrower is 0 but at one point."""
+    """A kernel far wider than the points is 1; a far narrower one is 0 except at distance 0."""
     for options in ({}, {"kernel": "laplace"}, {"kernel": "periodic", "period": 3.0}):
         z = random_fourier_encoding(POINTS, 64, length_scale=1e300, rng=0, **options)
         np.testing.assert_allclose(z.T @ z, 1, atol=1e-14)
@@ -401,7 +401,7 @@ def test_numpy_takes_little_memory_beyond_the_result():
 
 
 def test_many_coordinates():
-    """Beyond 256 they are not added up by matrix products; a coordinate of 0 adds nothing."""
+    """Above 256 coordinates, angles are not matrix products; a coordinate of 0 adds nothing."""
     x = np.zeros((300, 4))
     x[:200] = np.random.default_rng(0).standard_normal((200, 4))
     options = {"kernel": "periodic", "period": 5.0, "length_scale": np.full(300, 20.0)}

@@ -70,7 +70,7 @@ def test_length_makes_a_full_turn():
 
 @pytest.mark.parametrize("options", [{}, {"cos_first": True}, {"preset": "whisper"}, {"start": -7}])
 def test_blocks_are_as_one(options):
-    """Also of sizes that are odd, where a cosine is left out, or zeros are added."""
+    """Odd sizes, too, which omit a cosine or append zeros."""
     positions = np.arange(5000)
     for dim in (16, 15):
         whole = sinusoidal_encoding(positions, dim, **options)

@@ -14,7 +14,7 @@ from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings import sphere
 
 RNG = np.random.default_rng(0)
-# Over the sphere evenly, and where things go wrong.
+# Uniform points, and difficult ones.
 LATITUDES = np.concatenate(
     [np.degrees(np.arcsin(RNG.uniform(-1, 1, 40))), [90, -90, 89.9, -89.99, 0, 1e-3, 45, 75.5]]
 )
@@ -45,7 +45,7 @@ def harmonic(latitude, longitude, degree, order):
 
 
 def by_scipy(special, latitudes, longitudes, degree):
-    """The relation to SciPy's complex harmonics that the docstring gives."""
+    """The relation to SciPy's complex harmonics of the docstring."""
     theta, phi = np.radians(90 - latitudes), np.radians(longitudes)
     every = special.sph_harm_y_all(degree, degree, theta, phi)
     features = []
@@ -57,7 +57,7 @@ def by_scipy(special, latitudes, longitudes, degree):
 
 
 def unit_vectors(latitudes, longitudes):
-    """In 50 digits, so that the angle between two places is that of their floats."""
+    """In 50 digits, so that the angle between two points is exact for their floats."""
     with mpmath.workdps(50):
         vectors = []
         for latitude, longitude in zip(latitudes, longitudes, strict=True):
@@ -68,7 +68,7 @@ def unit_vectors(latitudes, longitudes):
 
 
 def error_of(backend, degree):
-    """What rounding gives: harmonics are as large as the square root of their degree."""
+    """Rounding error: harmonics grow with the square root of the degree."""
     return 2e-13 if backend.wide == "float64" else 2e-6 * (degree + 1)
 
 
@@ -118,7 +118,7 @@ def test_against_scipy():
 
 
 def test_a_device_without_float64_reaches_degree_200():
-    """Near the poles, too, where those of order 20 and degree 20 are below 1e-38."""
+    """Near the poles, too, where order 20 of degree 20 is below 1e-38."""
     import array_api_strict as strict
 
     device = strict.Device("no_float64")
@@ -181,7 +181,7 @@ def test_scalar_products_do_not_change_with_a_rotation_of_all_places(seed):
 
 
 def test_date_line_and_full_circles(backend):
-    """To the bit: at 180 and -180, and after whole circles."""
+    """Equal to the bit at 180 and -180, and after full circles."""
     latitude = backend.array([90.0, -90.0, 10.25, -5.5, 0.0])
     numbers = [
         backend.numpy(spherical_encoding(latitude, backend.array(np.full(5, circle)), 5))
@@ -197,7 +197,7 @@ def test_date_line_and_full_circles(backend):
 
 
 def test_poles(backend):
-    """What depends on the longitude is 0 there, to the bit."""
+    """Features that depend on the longitude are exactly 0 there."""
     latitude = backend.array([90.0, -90.0, 90.0])
     got = backend.numpy(spherical_encoding(latitude, backend.array([0.0, 33.3, -120.0]), 8))
     zonal = [index(n, 0) for n in range(9)]
@@ -232,7 +232,7 @@ def test_radians(backend):
 
 
 def test_a_pole_in_radians_may_be_the_next_float(backend):
-    """In float32 pi / 2 is beyond the pole by 4e-8, which is a pole all the same."""
+    """In float32 pi / 2 is beyond the pole by 4e-8, but counts as the pole."""
     pole = backend.array([np.pi / 2, -np.pi / 2], "float32")
     got = backend.numpy(spherical_encoding(pole, 0 * pole, 2, unit="radians"))
     np.testing.assert_allclose(got[2], [math.sqrt(3 / (4 * math.pi)), -got[2, 0]], rtol=1e-6)
@@ -340,7 +340,7 @@ def test_a_float32_has_whole_degrees_up_to_two_to_the_23():
 
 
 def test_multiples_of_far_quadrants_are_exact():
-    """Also where a multiple of their number is beyond the integers of a float."""
+    """Also if a multiple of the number of quadrants exceeds the integers of a float."""
     far = np.asarray([90.0, 2.0**52 // 360 * 360 - 270, 450 - 2.0**52 // 360 * 360])
     cos, sin = sphere._cos_sin_of_multiples(far, 1023, "degrees", get_backend(x=far))
     np.testing.assert_array_equal(cos, np.tile([[1], [0], [-1], [0]], (256, 3)))
@@ -359,7 +359,7 @@ def test_a_latitude_beyond_a_pole_is_an_error_or_nan(backend):
 
 @pytest.mark.library("torch")
 def test_gradients_of_pytorch():
-    """Those of finite differences, at the poles, too: there from the side of the equator."""
+    """Equal to finite differences; at the poles, to one-sided ones."""
     import torch
 
     latitude = np.asarray([90.0, -90.0, 0.0, 45.0, 10.0])
@@ -477,15 +477,15 @@ def test_scalar_products_are_the_kernel_within_the_stated_error(backend, km, nu)
                 legendre, before = ((2 * n + 1) * x * legendre - n * before) / (n + 1), legendre
             assert abs(product - mpmath.fsum(sums[: degree + 1])) < rounding
             assert abs(product - mpmath.fsum(sums)) <= error + beyond + rounding
-    # At distance 0 the error is what is stated.
+    # At distance 0 the error is the truncation error.
     assert got[0] == pytest.approx(1 - error, abs=rounding)
 
 
 def covariance_of(places, km, nu):
-    """Return the covariance of random places, after a check of their variances."""
+    """Return the covariance of random points, after a check of their variances."""
     rng = np.random.default_rng(0)
     latitude = np.degrees(np.arcsin(rng.uniform(-1, 1, places)))
-    tolerance = 0.3 if nu == 0.5 else 0.05  # degrees are many where the kernel is rough
+    tolerance = 0.3 if nu == 0.5 else 0.05  # rough kernels have many degrees
     options = kernel_options(km, nu) | {"tolerance": tolerance}
     z = spherical_encoding(latitude, rng.uniform(0, 360, places), **options)
     np.testing.assert_allclose(np.sum(z**2, axis=0), 1, rtol=0, atol=tolerance)
@@ -515,7 +515,7 @@ def test_covariances_of_many_places_are_positive_semidefinite(km, nu):
 
 
 def test_a_matern_kernel_of_great_circle_distances_is_none():
-    """What is valid in a plane has a negative eigenvalue on the sphere; these kernels have none."""
+    """Kernels of the plane have a negative eigenvalue on the sphere; these kernels have none."""
     rng = np.random.default_rng(0)
     latitude, longitude = np.degrees(np.arcsin(rng.uniform(-1, 1, 300))), rng.uniform(0, 360, 300)
     unit = spherical_encoding(latitude, longitude, 1)[1:] * math.sqrt(4 * math.pi / 3)

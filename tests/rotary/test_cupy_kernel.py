@@ -1,4 +1,4 @@
-"""CuPy's kernels give what plain code gives, to the last bit; without CuPy, by stand-ins."""
+"""CuPy's kernels equal plain code to the bit; without CuPy, by stand-ins."""
 
 import re
 import sys
@@ -32,7 +32,7 @@ NUMBERS = np.random.default_rng(0).standard_normal(2**12)
 
 
 class Array(np.ndarray):
-    """Has what the kernels ask of CuPy's arrays."""
+    """NumPy array with the attributes of CuPy arrays that the kernels need."""
 
     @property
     def data(self):
@@ -44,7 +44,7 @@ class Array(np.ndarray):
 
 
 class ElementwiseKernel:
-    """As CuPy's: an operation on the elements of arrays that broadcast."""
+    """Stand-in of CuPy's class: an elementwise operation on arrays that broadcast."""
 
     def __init__(self, inputs, outputs, operation, name, preamble, options):
         assert [part.split()[0] for part in inputs.split(", ")] == ["T", "T", "C", "C"]
@@ -62,7 +62,7 @@ class ElementwiseKernel:
 
 
 class RawKernel:
-    """As CuPy's, for one source: its struct of lengths and steps as views of NumPy."""
+    """Stand-in of CuPy's class for one source, with views of NumPy for its struct."""
 
     def __init__(self, source, name, options):
         assert f"void {name}(" in source
@@ -103,7 +103,7 @@ class RawKernel:
 
     @staticmethod
     def check_launch(lengths, parts, grid, block):
-        """The threads reach everything: x and y of a block at once, the others by loops."""
+        """The threads cover all elements: x and y of a block directly, z by loops."""
         vectors, rows, groups, repeats = lengths
         assert np.prod(block) <= 256
         assert block[2] <= 64
@@ -116,7 +116,7 @@ class RawKernel:
 
 
 class Library(NamedTuple):
-    """CuPy, or NumPy with arrays that the stand-ins rotate."""
+    """CuPy, or NumPy with arrays for the stand-ins."""
 
     xp: Any
     array: Callable[[np.ndarray], Any]
@@ -130,7 +130,7 @@ def library(monkeypatch):
         yield Library(array_namespace(cupy.empty(0)), cupy.asarray)
         return
     kernels = {"ElementwiseKernel": ElementwiseKernel, "RawKernel": RawKernel}
-    # With a specification CuPy counts as installed.
+    # `find_spec` then reports CuPy as installed.
     stand_in = SimpleNamespace(__spec__=ModuleSpec("cupy", None), **kernels)
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
     monkeypatch.setattr(NumPy, "rotation_kernel", "cupy")
@@ -141,18 +141,18 @@ def library(monkeypatch):
 
     monkeypatch.setattr(cupy_kernel, "rotate_cupy", with_tables)
     caches = cupy_kernel.elementwise_kernel, cupy_kernel._raw_kernel
-    for kept in caches:
-        kept.cache_clear()
-    # An allocation may begin anywhere; those of a device begin at multiples of 512 bytes.
+    for function in caches:
+        function.cache_clear()
+    # Device allocations start at multiples of 512 bytes, host allocations anywhere.
     yield Library(np, lambda values: _aligned(values).view(Array))
-    for kept in caches:
-        kept.cache_clear()
+    for function in caches:
+        function.cache_clear()
 
 
 def _aligned(values):
-    room = np.empty(values.nbytes + 512, "uint8")
-    start = -room.ctypes.data % 512
-    array = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    memory = np.empty(values.nbytes + 512, "uint8")
+    start = -memory.ctypes.data % 512
+    array = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
     array[...] = values
     return array
 
@@ -167,7 +167,7 @@ def numbers(count, dtype):
 
 
 class Case(NamedTuple):
-    """What to rotate: axes in order of memory, cut out by slices; tables with some axes of 1."""
+    """An input: axes in memory order, with slices; tables with some axes of length 1."""
 
     dtype: str
     layout: str
@@ -361,7 +361,7 @@ def test_what_has_no_kernel(library):
 
 
 def test_angles_of_another_precision(library):
-    """Go pair by pair; RoPE never makes them."""
+    """They are rotated pair by pair; RoPE never makes them."""
     x = library.array(numbers(8 * 32, "float32")).reshape(8, 32)
     cos, sin = (library.array(numbers(n, "float64"))[-16:].reshape(1, 16) for n in (16, 32))
     out = library.xp.empty_like(x)
@@ -414,7 +414,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_calls_go_by_vectors(backend, case, order, dtype, layout, monkeypatch):
-    """However an array lies in memory, and wherever its positions are in a page."""
+    """For any memory order, and any place of the positions in a page."""
     monkeypatch.setattr(cupy_kernel, "elementwise_kernel", None)
     shape, feature, seq = LAYOUTS[case]
     rope = RoPE(32, 1001, layout=layout, feature_axis=feature, seq_axis=seq)
@@ -424,7 +424,7 @@ def test_calls_go_by_vectors(backend, case, order, dtype, layout, monkeypatch):
     expected, back = rope(numbers, offset=7), rope(numbers, offset=7, inverse=True)
     rotated = [rope(x, offset=7), rope(x, positions=at), rope.shift(rope(x), 7)]
     rotated_back = [rope(x, offset=7, inverse=True), rope(x, positions=at, inverse=True)]
-    if order == "C":  # tables that were made before lie as arrays in C order need them
+    if order == "C":  # cached tables have the layout for arrays in C order
         tables = rope.tables(at, dtype=x.dtype)
         rotated, rotated_back = [*rotated, tables(x)], [*rotated_back, tables(x, inverse=True)]
     atol = {"float16": 1e-2, "float32": 4e-6, "float64": 1e-14}[dtype]

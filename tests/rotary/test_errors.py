@@ -13,7 +13,7 @@ def matrix():
 
 
 class NoAxes(np.ndarray):
-    """An array whose library does not know one of its lengths."""
+    """An array with an unknown length."""
 
     @property
     def shape(self):
@@ -21,7 +21,7 @@ class NoAxes(np.ndarray):
 
 
 class ConfigObject:
-    """What transformers has configurations as."""
+    """Stand-in of the configurations of transformers."""
 
     def to_dict(self):
         return {"head_dim": 8}
@@ -59,7 +59,7 @@ VALUE_ERRORS = {
     "RoPE(2, 3, scaling=NTKScaling(2))": "`dim` must be above 2 for NTK scaling, got 2.",
     "RoPE(8, 3, scaling=LongRoPEScaling([1.0], [1.0], 8))": "`short_factor` must have 4 numbers, half of `dim`, got 1.",
     "RoPE(8, 3, sections=(2, 1))": "`sections` must add up to 4, half of the rotated features, got (2, 1).",
-    "RoPE(8, 3, sections=(1, 3), section_order='strided')": "`sections` must have as many pairs for the first coordinate as for any other in strided order, got (1, 3).",
+    "RoPE(8, 3, sections=(1, 3), section_order='strided')": "`sections` must have no coordinate with more pairs than the first in strided order, got (1, 3).",
     "RoPE(8, 3, sections=(2, 2), section_order='mixed')": "`section_order` must be 'contiguous' or 'strided', got 'mixed'.",
     "RoPE(8, 3, sections=(2, 2), section_frequencies='own')": "`section_frequencies` must be 'shared' or 'restart', got 'own'.",
     "RoPE(8, 3, sections=(2, 2), section_frequencies='restart', scaling=LinearScaling(2))": "`scaling` must be None with section_frequencies='restart', got LinearScaling(factor=2).",

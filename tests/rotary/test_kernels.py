@@ -1,4 +1,4 @@
-"""The kernels give what the plain way gives, to the last bit."""
+"""The kernels equal plain code to the bit."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ from positional_embeddings.rotary.kernels.merge_axes import merged_axes
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))
 
-# What is rotated, with its axes of features and sequence.
+# Inputs, with their axes of features and sequence.
 VIEWS = {
     "batch, heads, seq, head": (lambda a: a, -1, -2),
     "batch, seq, heads, head": (lambda a: a.swapaxes(1, 2).copy(), -1, 1),
@@ -82,7 +82,7 @@ def test_positions_by_batch_and_shifts():
 
 @pytest.fixture
 def numba_kernel():
-    """The module, without what it keeps of other tests."""
+    """The module, with empty caches."""
     from positional_embeddings.rotary.kernels import numba_kernel
 
     caches = numba_kernel._plan, numba_kernel.compiled, rotate.numpy_kernel
@@ -131,15 +131,15 @@ def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
 def test_features_far_apart_are_not_written_past_the_caches(
     numba_kernel, feature, streams, monkeypatch
 ):
-    given, plan = [], numba_kernel._plan
-    monkeypatch.setattr(numba_kernel, "_plan", lambda *own: given.append(own[-1]) or plan(*own))
+    passed, plan = [], numba_kernel._plan
+    monkeypatch.setattr(numba_kernel, "_plan", lambda *args: passed.append(args[-1]) or plan(*args))
     monkeypatch.setattr(rotate, "STREAMED_BYTES", 0)
     numbers = np.zeros(2**9, "float32")
     start = -numbers.ctypes.data % numba_kernel.ALIGNED_BYTES // 4
     out = numbers[start : start + 16 * 20].reshape((20, 16) if feature else (16, 20))
     rope = RoPE(16, 20, feature_axis=feature, seq_axis=0 if feature else 1)
     rope(np.ones_like(out), out=out)
-    assert given == [streams]
+    assert passed == [streams]
 
 
 @pytest.mark.library("numba")
@@ -159,7 +159,7 @@ def test_what_has_no_kernel_is_rotated_without():
 
 
 def test_which_arrays_a_kernel_rotates(monkeypatch):
-    """Plain aligned ones, and those of many bytes past the caches unless they are in place."""
+    """Aligned NumPy arrays; large ones bypass the caches unless `out` is `x`."""
     import array_api_strict as strict
 
     def kernel():
@@ -191,8 +191,8 @@ def merged(x, out, axis, layout, longest=np.inf):
 
 def test_axes_that_continue_one_another_are_merged():
     x = np.zeros((3, 4, 6))
-    whole = [(36, 16, 16, 8, 8)]  # one after the other, two numbers a pair
-    assert merged(x, x, 2, "interleaved") == merged(x, x, 2, "interleaved", 36) == whole
+    merged_axis = [(36, 16, 16, 8, 8)]  # contiguous, two features per pair
+    assert merged(x, x, 2, "interleaved") == merged(x, x, 2, "interleaved", 36) == merged_axis
     parts = [(12, 16, 16, 8, 8), (3, 192, 192, 96, 96)]
     assert merged(x, x, 2, "interleaved", 35) == merged(x, x, 2, "interleaved", 12) == parts
     apart = [(3, 16, 16, 8, 8), (4, 48, 48, 24, 24), (3, 192, 192, 96, 96)]
@@ -230,7 +230,7 @@ def test_half_precision_needs_the_processor(numba_kernel, monkeypatch):
 
 
 def test_without_numba(monkeypatch):
-    """As if it is not installed: plain code if it may be, or what to install."""
+    """Without numba: plain code, or an error with the install command if `fused` is True."""
     rotate.numpy_kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(

@@ -69,7 +69,7 @@ def test_rope_takes_positions_of_every_shape(backend, head, seq, layout, seed):
     got = RoPE(head, 1, feature_axis=feature, seq_axis=seq_axis)(
         backend.array(x), positions=backend.array(positions)
     )
-    # The oracle wants features first; the order of the other axes is all the same to it.
+    # The oracle expects features first; the order of the remaining axes does not matter.
     expected = oracles.rotated(np.moveaxis(x, feature, 0), np.broadcast_to(positions, rest))
     np.testing.assert_allclose(
         np.moveaxis(backend.numpy(got), feature, 0), expected, atol=3 * backend.tolerance()
@@ -181,7 +181,7 @@ def test_apply_rope_lines_up_its_tables(backend):
         axis=-1,
     )
     np.testing.assert_allclose(last, expected, atol=backend.tolerance())
-    # The same with features first, and in a middle axis with tables of all axes.
+    # The same with features first, and on a middle axis with tables of all axes.
     first = apply_rope(
         backend.array(x.transpose(3, 2, 0, 1)),
         backend.array(np.cos(angles).T),

@@ -1,4 +1,4 @@
-"""Rotation block by block, into new arrays and given ones, gives what one expression gives."""
+"""Rotation block by block, into new arrays and into `out`, equals one expression."""
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +44,7 @@ def loop(x, feature, seq, layout, pairs, *, inverse=False):
 
 @pytest.fixture(params=[1, 7, 64, 2**14])
 def block(request, monkeypatch):
-    """Number of pairs in a block, from one to all of them."""
+    """Number of pairs in a block, from one to all."""
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", request.param)
     return request.param
 
@@ -112,7 +112,7 @@ def test_out_is_written_to_where_that_can_be(backend, shape, rotary_dim):
 
 @pytest.mark.parametrize("fused", [False, None])
 def test_out_that_overlaps(fused, monkeypatch):
-    """Neither a shifted view of the input, nor one that is reversed, spoils it."""
+    """`out` may be a shifted or reversed view of the input."""
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 16)
     rope = RoPE(8, 50, feature_axis=-1, seq_axis=-2, fused=fused)
     for view in (lambda a: a[1:], lambda a: a[:-1], lambda a: a[1:, :, ::-1], lambda a: a[1:]):
@@ -121,7 +121,7 @@ def test_out_that_overlaps(fused, monkeypatch):
         expected = rope(x.copy())
         rope(x, out=out)
         np.testing.assert_array_equal(out, expected)
-    # The same place seen twice is rotated in place.
+    # Another view of the same memory is rotated in place.
     buffer = RNG.standard_normal((4, 50, 8))
     expected = rope(buffer[1:].copy())
     rope(buffer[1:], out=buffer[1:])
@@ -131,7 +131,7 @@ def test_out_that_overlaps(fused, monkeypatch):
 @pytest.mark.parametrize("fused", [False, None])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_out_that_overlaps_on_every_backend(backend, fused, dtype):
-    """As above; PyTorch has no views that are reversed, and JAX and dask nothing to write to."""
+    """As above; PyTorch has no reversed views, and JAX and dask are immutable."""
     rope = RoPE(8, 50, feature_axis=-1, seq_axis=-2, fused=fused)
     views = [lambda a: a[1:, ...], lambda a: a[:-1, ...], lambda a: a[:3, 1:, ...]]
     if backend.name != "torch":
@@ -148,7 +148,7 @@ def test_out_that_overlaps_on_every_backend(backend, fused, dtype):
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("which", ["cos", "sin"])
 def test_tables_in_out(backend, which):
-    """A pair is written to where the table has the angles of a later one."""
+    """`out` overlaps the tables."""
     x, out, other = (RNG.standard_normal(shape) for shape in ((8, 5), (8, 5), (4, 5)))
     table = out[:4]
     cos, sin = (table, other) if which == "cos" else (other, table)
@@ -254,7 +254,7 @@ def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
 
 
 def test_blocks_without_strides(monkeypatch):
-    """A library that does not tell how its arrays lie in memory is taken for one in C order."""
+    """Arrays of a library without strides count as C order."""
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 8)
     monkeypatch.setattr(NumPy, "strides", lambda *_: None)
     x = RNG.standard_normal((8, 50, 2))
@@ -295,7 +295,7 @@ def test_torch_records_what_it_differentiates():
 @pytest.mark.parametrize("shape", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
 def test_a_few_vectors_again_and_again(shape, dtype):
-    """From the second time on other tables rotate them, to the same bits."""
+    """From the second call on, full-width tables give the same bits."""
     shape, feature, seq = LAYOUTS[shape]
     ropes = [
         RoPE(8, 200, feature_axis=feature, seq_axis=seq, fused=False, scaling=scaling)
@@ -315,11 +315,11 @@ def test_a_few_vectors_again_and_again(shape, dtype):
             assert got.dtype == x.dtype
             assert got.strides == np.empty_like(x).strides
             np.testing.assert_array_equal(rope(x, offset=offset), expected)
-            got[...] = 0  # is not what is kept
+            got[...] = 0  # does not change the cache
 
 
 def test_few_vectors_are_rotated_at_once(monkeypatch):
-    """All of their features, and no more numbers than `MAX_FULL_WIDTH_SIZE`."""
+    """Arrays with all features rotated, of up to `MAX_FULL_WIDTH_SIZE` elements."""
     shapes, rotate_full_width = [], rotate.rotate_full_width
 
     def rotate_at_once(x, *rest, **options):
@@ -336,7 +336,7 @@ def test_few_vectors_are_rotated_at_once(monkeypatch):
 
 
 def test_a_second_call_looks_nothing_up(monkeypatch):
-    """Finding out what rotates an array takes longer than rotating a few vectors."""
+    """Choosing a kernel takes longer than rotating a few vectors."""
     rope, positions = RoPE(8, 50), np.asarray([4, 0, 9])
     x, out = RNG.standard_normal((8, 3)), np.empty((8, 3))
     tables = rope.tables(positions)
@@ -373,7 +373,7 @@ def test_other_arrays_are_checked_after_a_call():
 
 
 def test_a_step_from_several_threads():
-    """What is kept of the latest calls is not torn by another thread."""
+    """Cached plans and tables are consistent across threads."""
     rope = RoPE(8, 2000, feature_axis=-1, seq_axis=-2, fused=False)
     x = RNG.standard_normal((1, 4, 1, 8))
     expected = [rope(x, offset=i, out=np.empty_like(x)) for i in range(50)]
@@ -390,7 +390,7 @@ def test_a_step_from_several_threads():
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_tables_that_broadcast_differently(backend, swapped):
-    """One of the two is the same for all, and the other has an angle for each number."""
+    """One table has a single element, and the other one an element for each pair."""
     x = RNG.standard_normal((2, 70, 300))
     narrow = np.asarray([[[0.6]]])
     wide = np.sin(np.linspace(0, 3, 21_000)).reshape(1, 70, 300)
@@ -403,7 +403,7 @@ def test_tables_that_broadcast_differently(backend, swapped):
 @pytest.mark.parametrize("head_size", [2, 4, 8, 10])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_many_short_rows(head_size, dtype):
-    """Heads of a few features, which lie side by side in memory, and a part of a head."""
+    """Adjacent heads of a few features, and partial rotation."""
     x = RNG.standard_normal((3, 700, 5, head_size)).astype(dtype)
     plain = {"feature_axis": -1, "seq_axis": 1, "fused": False}
     for size, array in ((head_size, x), (3 * head_size, np.concatenate([x, x, x], axis=-1))):

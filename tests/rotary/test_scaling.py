@@ -72,7 +72,7 @@ def test_llama3_is_the_published_rule(dim, base, factor, original):
 
 @pytest.fixture
 def rope_functions():
-    """Return transformers' own functions."""
+    """Return the functions of transformers."""
     torch = importlib.import_module("torch")
     utils = importlib.import_module("transformers.modeling_rope_utils")
     transformers = importlib.import_module("transformers")
@@ -482,7 +482,7 @@ def test_published_factors():
 
 
 def test_yarn_of_bounds_that_meet():
-    """No frequency has 32 cycles within a short context: all of them are divided."""
+    """No frequency has 32 cycles within a short context: all are divided."""
     frequencies, _ = YaRNScaling(2.0, 6)(8, 10_000, 100)
     np.testing.assert_allclose(frequencies, plain(8, 10_000) / [1, 2, 2, 2])
 
@@ -490,7 +490,7 @@ def test_yarn_of_bounds_that_meet():
 @pytest.mark.parametrize("beta_fast", [32, 1000])
 @pytest.mark.parametrize("base", [1.5, 3.0, 20.0, 1e4])
 def test_yarn_of_bounds_beyond_the_frequencies(base, beta_fast):
-    """The bounds are at most the number of features less one, as in the authors' code."""
+    """Bounds are at most the number of features minus one, as in the authors' code."""
     dim, original, factor = 8, 8192, 4.0
     frequencies, _ = YaRNScaling(factor, original, beta_fast)(dim, base, 100)
     low, high = (
@@ -505,7 +505,7 @@ def test_yarn_of_bounds_beyond_the_frequencies(base, beta_fast):
 
 
 def test_bounds_of_the_factors():
-    """What is just allowed: all frequencies, a base below 1, and a context of one position."""
+    """Limits: all frequencies, a base below 1, and a context of one position."""
     np.testing.assert_allclose(ProportionalScaling(1.0)(8, 1e4, 9)[0], plain(8, 1e4))
     # The base is 5 * 0.1 ** (4 / 2).
     np.testing.assert_allclose(NTKScaling(0.1)(4, 5.0, 9)[0], plain(4, 0.05))
@@ -535,6 +535,6 @@ def test_the_attention_factor_is_rounded_with_the_table():
 
 
 def test_a_factor_that_leaves_no_finite_base_is_refused():
-    for factor in (1e308, 1e150):  # beyond all numbers by itself, or by the product with the base
+    for factor in (1e308, 1e150):  # overflow of the factor's power, or of its product with the base
         with pytest.raises(ValueError, match=r"^`factor` must keep `base` = 1e\+200 a finite"):
             NTKScaling(factor)(4, 1e200, 8)

@@ -18,7 +18,7 @@ def coordinate_of_pair(sections, order):
     owners, left = [], list(sections)
     for pair in range(sum(sections)):
         c = pair % len(sections)
-        # The place of a coordinate that has no pair left goes to the first one.
+        # The first coordinate replaces coordinates without remaining pairs.
         owner = c if c and left[c] else 0
         left[owner] -= 1
         owners.append(owner)
@@ -74,7 +74,7 @@ def test_one_pair_of_one_coordinate(order):
 
 
 def test_equal_coordinates_are_the_plain_rotation():
-    """What a multimodal model does with text."""
+    """Text in a multimodal model."""
     x = numbers(128, 10)
     plain = RoPE(128, 10)(x)
     for order, sections in (("contiguous", (16, 24, 24)), ("strided", (24, 20, 20))):
@@ -94,7 +94,7 @@ def test_grid_positions(backend, shape):
 
 
 def test_an_image_by_axial_rotation():
-    """Scores depend on the distances along both axes only."""
+    """Scores depend only on the distances along both axes."""
     rope = RoPE(8, 1, sections=(2, 2), section_frequencies="restart")
     grid = grid_positions((3, 4))
     q, k = (np.repeat(numbers(8, 1, seed=s), 12, axis=1) for s in (1, 2))

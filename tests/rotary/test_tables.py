@@ -1,4 +1,4 @@
-"""Tables made once for a step rotate as a call does, and fit `apply_rope`."""
+"""Tables of a step equal calls of the rope, and broadcast in `apply_rope`."""
 
 from inspect import signature
 
@@ -40,7 +40,7 @@ def test_tables_made_once_rotate_as_a_call_does(backend, case):
     for positions in positions_of(case, rope, backend).values():
         tables = rope.tables(positions, dtype=x.dtype)
         expected = backend.numpy(rope(x, positions=positions))
-        for _ in range(2):  # the second time by what is known of the first
+        for _ in range(2):  # the second time from the cache
             got = backend.numpy(tables(x))
             np.testing.assert_allclose(got, expected, rtol=0, atol=backend.tolerance())
         if backend.name == "numpy":
@@ -153,7 +153,7 @@ def test_nobody_writes_to_tables():
 
 @pytest.mark.parametrize("case", ROPES)
 def test_tables_lie_in_memory_as_they_are_read(case):
-    """Pairs are next to one another where features come last."""
+    """Pairs are adjacent if features are last."""
     tables = ROPES[case].tables(range(3))
     assert tables.cos.flags.c_contiguous
     assert tables.sin.flags.c_contiguous

@@ -109,7 +109,7 @@ def test_first_and_last_times_of_every_unit(tick, unit):
             assert np.isnan(counts.flat[1:]).all()
 
 
-# NumPy 2.5 is about to drop times without a unit.
+# NumPy 2.5 deprecates times without a unit.
 without_a_unit = pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
 
 
@@ -136,7 +136,7 @@ def test_every_unit_of_numpy(unit, period):
         float(exact_phase(time, period)) for time in times.astype("datetime64[us]").tolist()
     ]
     got = cycles_of(times, period)
-    if unit == "ns":  # what Python's microseconds do not tell apart
+    if unit == "ns":  # finer than Python's microseconds
         assert np.abs((got - expected + 0.5) % 1 - 0.5).max() < 2e-11
     else:
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-15)
@@ -221,7 +221,7 @@ test_messages = make_test(
 
 
 def test_times_since_an_origin_at_the_ends_of_64_bits():
-    """A sum beyond 64 bits is right, and each number is rounded once."""
+    """Sums beyond 64 bits are exact, and each number is rounded once."""
     last, before = np.datetime64(2**63 - 1, "as"), np.datetime64(-1, "as")
     assert days_between(last, before) == 2**63 / LENGTHS["D"]
     tick = 2**54 + 3

@@ -1,4 +1,4 @@
-"""Dates and spans of time of every library as days since an origin."""
+"""Dates and durations of every library as days since an origin."""
 
 import datetime as dt
 from fractions import Fraction
@@ -23,7 +23,7 @@ SPANS = [dt.timedelta(hours=36), dt.timedelta(days=-2), None]
 
 
 def objects(values):
-    """Return an array of objects as they are: NumPy would take some for numbers."""
+    """Return an object array; NumPy would convert some objects to numbers."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
@@ -177,7 +177,7 @@ def test_days_are_coordinates_and_options():
     phases = 2 * np.pi * (np.asarray(DAYS[:2]) % 7) / 7
     expected = [np.sin(phases), np.cos(phases)]
     np.testing.assert_allclose(pe.cyclic_encoding(days, period), expected, atol=1e-12)
-    # One number is an array without axes.
+    # A scalar is a 0-d array.
     assert pe.sinusoidal_encoding(days_since(dt.date(2024, 1, 1)), 4).shape == (4,)
 
 

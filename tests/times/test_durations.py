@@ -1,4 +1,4 @@
-"""Spans of coordinates, their labels, and which of two names is the latitude."""
+"""Durations, their labels, and the names of latitudes."""
 
 from datetime import timedelta
 
@@ -93,7 +93,7 @@ def test_octaves_start_at_twice_the_range():
 
 
 def test_octaves_of_times():
-    """A day if all times are missing, and a coarser unit where 64 bits end."""
+    """A day if all times are missing, and a coarser unit beyond 64 bits."""
     missing, wide = times(["NaT", "NaT"], "s"), times([0, 2**62], "as")
     assert extent_of(missing.values.utc) == 0  # noqa: PD011 - no table of pandas
     days, far = Fourier([missing, wide]).wavelengths

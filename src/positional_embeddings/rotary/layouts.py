@@ -212,9 +212,7 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
     if order == "contiguous":
         return tuple(c for c, n in enumerate(sections) for _ in range(n))
     if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
-        requirement = (
-            "have as many pairs for the first coordinate as for any other in strided order"
-        )
+        requirement = "have no coordinate with more pairs than the first in strided order"
         raise wrong_value("sections", requirement, tuple(sections))
     # Coordinates alternate; the first one also takes the remaining pairs.
     return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))

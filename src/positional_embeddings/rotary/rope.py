@@ -505,8 +505,7 @@ class RoPE(checks.CheckedDataclass):
         >>> [rope.base for rope in ropes[:6]]
         [10000.0, 10000.0, 10000.0, 10000.0, 10000.0, 1000000.0]
         """
-        layout = options.pop("layout", None)
-        layers, arguments = config_readers["layers"](config, seq_len, layout)
+        layers, arguments = config_readers["layers"](config, seq_len, options.pop("layout", None))
         ropes = {layer: cls(**(values | options)) for layer, values in arguments.items()}
         shared = {rope: rope for rope in ropes.values()}
         return [shared[ropes[layer]] if layer in ropes else None for layer in layers]

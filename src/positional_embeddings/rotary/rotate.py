@@ -288,9 +288,8 @@ def compiled_kernel_for(
             raise ImportError(message)
         message = (
             "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and float64, "
-            "and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, "
-            f"got {type_name(unsupported)} of {unsupported.dtype}; "
-            "fused=None rotates it without one."
+            "and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, got "
+            f"{type_name(unsupported)} of {unsupported.dtype}; fused=None rotates it without one."
         )
         raise TypeError(message)
     # In place, the lines to write are cached.

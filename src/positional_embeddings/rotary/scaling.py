@@ -236,8 +236,7 @@ class YaRNScaling(checks.CheckedDataclass):
         if low == high:
             high += 0.001
         ramp = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
-        scaled = frequencies / self.factor * ramp + frequencies * (1 - ramp)
-        return scaled, self._attention_factor()
+        return frequencies / self.factor * ramp + frequencies * (1 - ramp), self._attention_factor()
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
         """Return the real index of the frequency with `cycles` in the training length."""

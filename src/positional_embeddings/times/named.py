@@ -211,21 +211,20 @@ class Auto:
         circle = 360.0 if unit == "degrees" else 2 * pi
         names = ["" if isinstance(c.values, Times) else c.name for c in coordinates]
         signs = [*map(durations.latitude_sign, names)]
-        places = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
+        sphere_axes = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
         # Encoders, and the indices of their coordinates.
         self.parts: list[tuple[Any, list[int]]] = []
-        if places:
-            sphere = Spherical([coordinates[i] for i in places], degree=degree, unit=unit)
-            self.parts.append((sphere, places))
+        if sphere_axes:
+            sphere = Spherical([coordinates[i] for i in sphere_axes], degree=degree, unit=unit)
+            self.parts.append((sphere, sphere_axes))
         for i, coordinate in enumerate(coordinates):
-            if i not in places:
-                cycles, counts, has_trend = periods, harmonics, False
+            if i not in sphere_axes:
+                line, cycles, counts, has_trend = [coordinate], periods, harmonics, False
                 if periods is None and isinstance(coordinate.values, Times):
                     cycles, counts, has_trend = _resolved_periods(coordinate.values, harmonics)
                 elif periods is None and signs[i] == -1:
                     cycles = circle
                 options = {"periods": cycles, "harmonics": counts}
-                line = [coordinate]
                 encoder = Fourier(line) if cycles is None else Cyclic(line, **options)
                 self.parts.append((encoder, [i]))
                 if trend or has_trend:
@@ -295,8 +294,8 @@ def count_harmonics(x: HostArray, phases: HostArray, period: float, max_count: i
         return 0
     cells = _PHASE_CELLS * max_count
     counts = np.bincount((phases * cells).astype(np.int64), minlength=cells)
-    is_covered = counts >= _MIN_CELL_FRACTION * counts.mean()
-    count = min(max_count, int(np.count_nonzero(is_covered)) // 2)
+    covered = int(np.count_nonzero(counts >= _MIN_CELL_FRACTION * counts.mean()))
+    count = min(max_count, covered // 2)
     if steps.sum() >= _TREND_CYCLES * period:
         return count
     gap = np.diff(np.sort(phases), append=phases.min() + 1).max()
