@@ -46,7 +46,6 @@ class ExplicitPositions(NamedTuple):
     queries: Array
     keys: Array
     on_host: ConcretePositions | None = None
-    sequences: int | None = None  # number of all, if it is known
     slots: Slots | None = None  # of the cache, if a step has them
 
     @property
@@ -238,7 +237,7 @@ def positions_of(
     )
     if all(values is not None and values.size > 0 for values in on_host):
         found = found._replace(on_host=ConcretePositions.of(*on_host))  # type: ignore[arg-type]
-    return found._replace(sequences=found.batch) if found.batch > 1 else found
+    return found
 
 
 def _rows(

@@ -724,7 +724,7 @@ class KVStep(MadeByCache, _Value):
                 raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if backend.is_compiling else self._on_host
-        return ExplicitPositions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
+        return ExplicitPositions(queries, keys, on_host, cache._slots)
 
 
 def is_sequence(numbers: Any) -> bool:

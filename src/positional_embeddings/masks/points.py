@@ -7,7 +7,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, shift
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, intersect, shift
 from positional_embeddings.masks.spans import IndexRanges
 
 # How many keys before and after its own position a query sees, from -1 to all of them.
@@ -80,6 +80,7 @@ class ImplicitPositions(NamedTuple):
     k_len: int  # number of all keys
     batch: int = 1  # number of sequences that have positions of their own
     may_be_empty: bool = False  # whether a key position may be below 0
+    key_range: tuple[int, int] | None = None  # of a part of the keys, whose indices start at 0
 
     def points(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
@@ -87,6 +88,7 @@ class ImplicitPositions(NamedTuple):
         """Return queries (query, 1, 1) and keys (1, key, 1), for a batch of sequences."""
         at = queries.shifted(self.offset) if self.offset else queries
         q = at.positions(backend, batch)[:, None, None]
+        keys = keys.shifted(self.key_range[0]) if self.key_range else keys
         k = keys.positions(backend, batch)[None, :, None]
         query_points = PositionBlock(q, backend, self.k_len, at.ranges, queries)
         return query_points, PositionBlock(k, backend, self.k_len, keys.ranges)
@@ -101,7 +103,12 @@ class ImplicitPositions(NamedTuple):
     def visible_keys(self, mask: Any, queries: Ranges) -> VisibleKeys:
         """Return which keys a mask lets some queries see."""
         at = shift(queries, self.offset) if self.offset else queries
-        return mask._visible_keys(at, self.k_len)  # type: ignore[no-any-return]
+        visible_keys: VisibleKeys = mask._visible_keys(at, self.k_len)
+        if self.key_range is None:
+            return visible_keys
+        start, _ = self.key_range
+        ranges = (shift(intersect(x, (self.key_range,)), -start) for x in visible_keys)
+        return VisibleKeys(*ranges)
 
     def global_queries(self, mask: Any) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
@@ -112,6 +119,7 @@ class ImplicitPositions(NamedTuple):
     ) -> Array:
         """Return a bias between queries and keys, (query, key, heads)."""
         at = queries.shifted(self.offset) if self.offset else queries
+        keys = keys.shifted(self.key_range[0]) if self.key_range else keys
         return bias._between(at, keys, backend)
 
 
