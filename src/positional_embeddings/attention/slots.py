@@ -95,8 +95,8 @@ class NewTokens(NamedTuple):
     oldest: Array  # positions that the ring still has before, (batch or 1, 1)
     positions: Array  # (batch or 1, token); padding has that of the token before it, or 0
     mask: Array  # 1 at tokens and 0 at padding, (batch, token); None without padding
-    longest: int | None  # largest number of tokens with the new ones; None in a trace
-    xp: Namespace
+    max_length: int | None  # largest number of tokens with the new ones; None in a trace
+    host: Backend  # of these arrays
     backend: Backend  # of buffers
 
     @property
@@ -106,29 +106,31 @@ class NewTokens(NamedTuple):
         So they do in a ring, where the last tokens of a chunk overwrite keys that the first see.
         """
         is_chunk = self.slots.is_ring and self.positions.shape[1] > 1
-        return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
+        return is_chunk and (self.max_length is None or self.max_length > self.slots.capacity)
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
-        if self.longest is not None and self.backend.is_mutable:  # without empty slots at the end
+        if (
+            self.max_length is not None and self.backend.is_mutable
+        ):  # without empty slots at the end
             size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
         if not is_joined:
             return held
         new = self.positions
         if self.mask is not None:
-            new = self.xp.where(self.mask == 1, new, -1)
-        return self.xp.concat([held, new], axis=1)
+            new = self.host.xp.where(self.mask == 1, new, -1)
+        return self.host.xp.concat([held, new], axis=1)
 
     def _held(self, lengths: Array, size: int) -> Array:
         """Return the position in each of the first slots after some numbers of tokens."""
-        return self.slots.positions(self._count(size), lengths, self.oldest, self.xp)
+        return self.slots.positions(self._count(size), lengths, self.oldest, self.host.xp)
 
     def _count(self, size: int) -> Array:
-        device = None if self.xp is np else self.backend.device
-        return self.xp.arange(size, dtype=self.before.dtype, device=device)[None, :]
+        options = {"dtype": self.before.dtype, "device": self.host.device}
+        return self.host.xp.arange(size, **options)[None, :]
 
     def writes(self) -> Iterator[Write]:
         """Yield what to write to buffers; the host has to know all numbers."""
@@ -152,13 +154,13 @@ class NewTokens(NamedTuple):
         That is a slot, or `capacity` and the index of a new token; -1 if a trace, which does not
         know it, has more tokens than slots.
         """
-        xp, capacity = self.xp, self.slots.capacity
+        xp, capacity = self.host.xp, self.slots.capacity
         positions = self._held(self.after, capacity)
         token = positions - self.before
         if self.mask is not None:
             order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
             token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
         source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
-        if self.longest is not None or self.slots.is_ring:
+        if self.max_length is not None or self.slots.is_ring:
             return source
         return xp.where(self.after > capacity, -1, source)
