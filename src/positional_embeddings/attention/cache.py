@@ -58,14 +58,14 @@ class KVCache(_Value):
     of any layout, dtype and library, one for the keys and one for the values of each layer, with
     `capacity` slots on the axis of the sequence. `empty` makes a cache.
 
-    Without `window` and `sinks` a cache keeps all tokens, and one that is full takes no more. Where
-    a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
+    Without `window` and `num_sink_tokens` a cache keeps all tokens, and a full one takes no more.
+    Where a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
 
-    With `window` or `sinks` it is a ring: new tokens take the slots of the oldest ones, but for the
-    first `sinks` tokens, which stay. In an attention with ``positions=step`` each query sees the
-    `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
-    of these what the mask lets it see: no later ones, also without a `CausalMask`. Arrays and a
-    `ListMask` are refused for chunks.
+    With `window` or `num_sink_tokens` it is a ring: new tokens take the slots of the oldest ones,
+    but for the first `num_sink_tokens` tokens, which stay. In an attention with ``positions=step``
+    each query sees these tokens and the `window` newest keys up to its own, one token at a time and
+    in chunks alike, except keys that the mask hides: no later ones, also without a `CausalMask`.
+    Arrays and a `ListMask` are refused for chunks.
 
     Each step stores its tokens after the last ones. To continue an earlier cache in the same
     buffers, `rewind` it by 0. `store` refuses a cache whose tokens they hold no more: a branch that
@@ -75,12 +75,12 @@ class KVCache(_Value):
     ----------
     capacity : int
         Number of slots, positive.
-    sinks : int, default 0
+    num_sink_tokens : int, default 0
         Number of first tokens of each sequence that a ring keeps, less than `capacity`.
     window : int, optional
-        Number of newest keys that a query of a ring sees, at most ``capacity - sinks``, which it
-        is if None and there are `sinks`. A ring with more slots than that can `rewind` as many
-        tokens as it has more.
+        Number of newest keys that a query of a ring sees, at most ``capacity - num_sink_tokens``,
+        which is the default if there are `num_sink_tokens`. A ring with more slots than that can
+        `rewind` as many tokens as it has more.
     feature_axis, seq_axis : int, optional
         Axes of features and slots in the buffers: -1 and -2 for ``(batch, heads, slots, head)``.
         0 and 1 if None; buffers of more than three axes need both. Attention takes them from a
@@ -100,7 +100,7 @@ class KVCache(_Value):
     References
     ----------
     Xiao et al. (2024), Efficient Streaming Language Models with Attention Sinks, section 3.2, for
-    `sinks`; Jiang et al. (2023), Mistral 7B, section 2, for the ring.
+    `num_sink_tokens`; Jiang et al. (2023), Mistral 7B, section 2, for the ring.
 
     Examples
     --------
@@ -127,12 +127,12 @@ class KVCache(_Value):
 
     _: KW_ONLY
     capacity: checks.AxisLength
-    sinks: Annotated[int, checks.non_negative_integer] = 0
+    num_sink_tokens: Annotated[int, checks.non_negative_integer] = 0
     window: Annotated[int | None, checks.optional(checks.axis_length)] = None
     feature_axis: int | None = None
     seq_axis: int | None = None
     lengths: Any = array_field()
-    # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
+    # Position of the oldest token that the ring still has, in each sequence; the first tokens stay.
     _oldest: Array = field(default=None, init=False, metadata={"array": True})
     # `_needed` is the branch of tokens that a buffer must hold, and `_branch` the one that the next
     # step adds to. They are one if a step has made the cache; one that is rewound, taken or copied
@@ -148,19 +148,23 @@ class KVCache(_Value):
     def __post_init__(self) -> None:
         self._check_fields()
         axes.set_axes(self)
-        is_ring = self.window is not None or self.sinks > 0
-        ring = self.capacity - self.sinks  # also without one
+        is_ring = self.window is not None or self.num_sink_tokens > 0
+        ring = self.capacity - self.num_sink_tokens  # also without one
         if ring <= 0:
-            raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
+            raise wrong_value(
+                "num_sink_tokens", f"be below `capacity` = {self.capacity}", self.num_sink_tokens
+            )
         if self.window is not None and self.window > ring:
-            raise wrong_value("window", f"be at most `capacity` - `sinks` = {ring}", self.window)
+            raise wrong_value(
+                "window", f"be at most `capacity` - `num_sink_tokens` = {ring}", self.window
+            )
         backend, lengths = length_array("lengths", self.lengths, None, None)
         lengths = as_integer_array("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
         most = checks.max_position(backend), "the farthest position"
         if not is_ring:
-            most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
+            most = self.capacity, "`capacity` (of a cache without `window` and `num_sink_tokens`)"
         check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
         oldest = lengths - ring
         feature, seq = axes.four_axes(self)
@@ -170,7 +174,9 @@ class KVCache(_Value):
             _oldest=frozen_integers(oldest * (oldest > 0)),
             _prototype=_prototype(backend),
             _needed=Branch(),
-            _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
+            _slots=Slots(
+                self.capacity, self.num_sink_tokens, (self.window or ring) if is_ring else None
+            ),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
         )
 
@@ -179,7 +185,7 @@ class KVCache(_Value):
         cls,
         batch: int,
         capacity: int,
-        sinks: int = 0,
+        num_sink_tokens: int = 0,
         *,
         window: int | None = None,
         feature_axis: int | None = None,
@@ -193,7 +199,7 @@ class KVCache(_Value):
         ----------
         batch : int
             Number of sequences, positive.
-        capacity, sinks, window, feature_axis, seq_axis
+        capacity, num_sink_tokens, window, feature_axis, seq_axis
             As the parameters of the class.
         xp, device : optional
             Array library (NumPy if None) and device of positions.
@@ -213,7 +219,7 @@ class KVCache(_Value):
         backend = backend_for(xp, device)
         lengths = np.zeros(checks.axis_length("batch", batch), dtype=np.int64)
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "lengths": lengths}
-        cache = cls(capacity=capacity, sinks=sinks, window=window, **options)
+        cache = cls(capacity=capacity, num_sink_tokens=num_sink_tokens, window=window, **options)
         checks.set_fields(cache, _prototype=_prototype(backend))
         return cache
 

@@ -14,11 +14,12 @@ NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask
 class Slots(NamedTuple):
     """The slots of a cache, which hold all tokens, or as a ring the first and the newest ones.
 
-    Position p is in slot p if it is below `sinks`, else in slot ``sinks + (p - sinks) % ring``.
+    Position p is in slot p if it is below n = `num_sink_tokens`, else in slot
+    ``n + (p - n) % ring``.
     """
 
     capacity: int
-    sinks: int  # number of first tokens that stay
+    num_sink_tokens: int  # number of first tokens that stay
     window: int | None  # number of newest keys that a query of a ring sees; None without a ring
 
     @property
@@ -29,7 +30,7 @@ class Slots(NamedTuple):
     @property
     def ring(self) -> int:
         """Return the number of slots in which new tokens take the place of old ones."""
-        return self.capacity - self.sinks
+        return self.capacity - self.num_sink_tokens
 
     def positions(self, slots: Array, lengths: Array, oldest: Array, xp: Namespace) -> Array:
         """Return the position in each slot after some numbers of tokens; -1 if it is empty.
@@ -39,7 +40,7 @@ class Slots(NamedTuple):
         """
         if not self.is_ring:
             return xp.where(slots < lengths, slots, -1)
-        is_sink = slots < self.sinks
+        is_sink = slots < self.num_sink_tokens
         newest = lengths - 1 - xp.remainder(lengths - 1 - slots, self.ring)
         newest = xp.where(is_sink, slots, newest)
         is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
@@ -53,7 +54,7 @@ class Slots(NamedTuple):
         if self.window is None:
             return 0
         first = lengths + 1 - self.window if first is None else first
-        held, needed = (np.clip(at, self.sinks, lengths) for at in (oldest, first))
+        held, needed = (np.clip(at, self.num_sink_tokens, lengths) for at in (oldest, first))
         return max(0, int(np.max(held - needed)))
 
     def runs(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
@@ -65,13 +66,17 @@ class Slots(NamedTuple):
             yield first, first, stop - first
             return
         oldest = length - self.ring
-        at_first_slot = length - 1 - (length - 1 - self.sinks) % self.ring
-        inner = {p for p in (self.sinks, oldest, at_first_slot) if first < p < stop}
+        at_first_slot = length - 1 - (length - 1 - self.num_sink_tokens) % self.ring
+        inner = {p for p in (self.num_sink_tokens, oldest, at_first_slot) if first < p < stop}
         for start, end in pairwise(sorted({first, stop} | inner)):
-            if start < self.sinks:
+            if start < self.num_sink_tokens:
                 yield start, start, end - start
             elif start >= oldest:
-                yield self.sinks + (start - self.sinks) % self.ring, start, end - start
+                yield (
+                    self.num_sink_tokens + (start - self.num_sink_tokens) % self.ring,
+                    start,
+                    end - start,
+                )
 
 
 class Write(NamedTuple):

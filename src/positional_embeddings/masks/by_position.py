@@ -430,7 +430,7 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
 HIDES_NOTHING = SlidingWindowMask(None, None)
 
 
-def outside_ring(window: int, sinks: int) -> Mask:
+def outside_ring(window: int, num_sink_tokens: int) -> Mask:
     """Return the mask that hides later keys, and all earlier ones but the newest and the first."""
     newest = SlidingWindowMask(window - 1, 0)
-    return CausalMask() | newest & GlobalMask(range(sinks)) if sinks else newest
+    return CausalMask() | newest & GlobalMask(range(num_sink_tokens)) if num_sink_tokens else newest
