@@ -477,14 +477,14 @@ CATALOGUE: dict[str, list[Call]] = {
     "KVCache": [
         Call(
             pe.KVCache,
-            {"capacity": 4, "sinks": 1, "window": 2, **AXES, "lengths": LENGTHS},
+            {"capacity": 4, "num_sink_tokens": 1, "window": 2, **AXES, "lengths": LENGTHS},
             lambda cache, _: cache.step(1)[1].key_positions,
         )
     ],
     "KVCache.empty": [
         Call(
             pe.KVCache.empty,
-            {"batch": 2, "capacity": 4, "sinks": 1, "window": 2, **AXES, **PLACE},
+            {"batch": 2, "capacity": 4, "num_sink_tokens": 1, "window": 2, **AXES, **PLACE},
             lambda cache, _: cache.step(1)[1].key_positions,
         )
     ],

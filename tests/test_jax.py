@@ -608,7 +608,7 @@ def test_a_ring_hides_in_jit_what_it_hides_outside():
 
     rng = np.random.default_rng(0)
     for spare in (0, 2):
-        options = {"sinks": 1, "window": 3, **AXES}
+        options = {"num_sink_tokens": 1, "window": 3, **AXES}
         caches = [KVCache.empty(2, 4 + spare, **options, xp=xp) for xp in (np, jnp)]
         buffers = [xp.zeros((2, 1, 4 + spare, 4), dtype="float32") for xp in (np, jnp)]
         for count in (2, 3, 1, 1, 6, 1):

@@ -43,7 +43,7 @@ FURTHER = [
     "FunctionBias(max, 2)",
     "FunctionMask(max)",
     "0.5 * ALiBiBias(2)",
-    "KVCache.empty(2, 4, sinks=1).step(3)[0]",
+    "KVCache.empty(2, 4, num_sink_tokens=1).step(3)[0]",
     "KVCache.empty(2, 4).step(3)[1]",
     "RoPE(12, 10, scaling=YaRNScaling(4, 16), sections=[2, 4], feature_axis=-1, seq_axis=-2)",
     "RoPE(8, 10).tables(arange(3))",

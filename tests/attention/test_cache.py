@@ -136,7 +136,7 @@ def test_keys_that_a_ring_has_overwritten_do_not_come_back():
 
 
 def test_a_sequence_may_have_fewer_tokens_than_sinks():
-    _, step = KVCache(capacity=8, sinks=3, lengths=[0, 5]).step(1)
+    _, step = KVCache(capacity=8, num_sink_tokens=3, lengths=[0, 5]).step(1)
     np.testing.assert_array_equal(step.key_positions.T, [[0, *[-1] * 5], range(6)])
 
 
@@ -208,7 +208,7 @@ def test_a_cache_is_a_value():
     assert pickle.loads(pickle.dumps(cache)) == cache
     assert hash(cache) == hash(cache.step(1)[0])
     assert cache != cache.step(1)[0]
-    assert repr(cache) == "KVCache(capacity=8, sinks=1, window=4, lengths=[3, 3])"
+    assert repr(cache) == "KVCache(capacity=8, num_sink_tokens=1, window=4, lengths=[3, 3])"
     assert repr(KVCache.empty(16, 8)) == f"KVCache(capacity=8, lengths={[0] * 16})"
     many = "KVCache(capacity=8, lengths=<numpy.ndarray of shape (17,)>)"
     assert repr(KVCache.empty(17, 8)) == many
@@ -473,7 +473,7 @@ def test_a_ring_takes_masks_that_show_no_more_than_it_has():
 def test_a_mask_that_shows_more_than_a_ring_has_is_refused_before_it_matters():
     x, mask = np.ones((4, 3, 2)), CausalMask() | SlidingWindowMask(4, 0)
     for cache in (KVCache.empty(2, 4, window=4), KVCache.empty(2, 9, window=4)):
-        with pytest.raises(ValueError, match="capacity=5, sinks=0, window=5"):
+        with pytest.raises(ValueError, match="capacity=5, num_sink_tokens=0, window=5"):
             scaled_dot_product_attention(x, x, x, mask=mask, positions=cache.step(3)[1])
     for cache in (KVCache.empty(2, 4), KVCache.empty(2, 5, window=5)):
         scaled_dot_product_attention(x, x, x, mask=mask, positions=cache.step(3)[1])

@@ -183,9 +183,11 @@ class WalkByHand(Walk):
     def start_over(self, known):
         """Begin with other sequences in the same buffers, perhaps with fewer slots."""
         old = known.cache
-        has_more = old.capacity > 1 + old.sinks + (old.window or 0)
+        has_more = old.capacity > 1 + old.num_sink_tokens + (old.window or 0)
         capacity = old.capacity - int(self.rng.integers(0, 1 + has_more))
-        self.add(self.of(len(known.tokens), capacity, old.sinks, old.window, known.buffers))
+        self.add(
+            self.of(len(known.tokens), capacity, old.num_sink_tokens, old.window, known.buffers)
+        )
 
     def step(self, known):
         asked, mask, qkv, positions = self.new_tokens(known)
@@ -197,7 +199,7 @@ class WalkByHand(Walk):
                 step.store(buffers[0], k[:, :1, :, :-1])
         stored = [step.store(*pair) for pair in zip(buffers, (k, v), strict=True)]
         buffers[:] = [buffer for buffer, _ in stored]
-        window, sinks = cache.window, cache.sinks
+        window, sinks = cache.window, cache.num_sink_tokens
         masks = [CausalMask(), None, SlidingWindowMask(None, None)]
         hidden = masks[self.rng.integers(3)] if window else CausalMask()
         got = pe.scaled_dot_product_attention(
@@ -223,7 +225,7 @@ class WalkByHand(Walk):
 
     def is_held(self, known):
         """Tell by their numbers whether buffers hold all tokens that a cache has slots for."""
-        capacity, sinks = known.cache.capacity, known.cache.sinks
+        capacity, sinks = known.cache.capacity, known.cache.num_sink_tokens
         for which, buffer in zip((1, 2), known.buffers, strict=True):
             held = self.backend.numpy(buffer)
             for row, tokens in enumerate(known.tokens):

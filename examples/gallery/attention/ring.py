@@ -11,7 +11,7 @@ import numpy as np
 
 from positional_embeddings import KVCache
 
-cache = KVCache.empty(1, 12, sinks=2)
+cache = KVCache.empty(1, 12, num_sink_tokens=2)
 held = []
 for _ in range(36):
     cache, step = cache.step(1)
@@ -22,5 +22,5 @@ for number, positions in enumerate(held):
 
 figure, ax = plt.subplots(figsize=(8, 3.2))
 format_value = ax.imshow(table, aspect="auto", origin="lower")
-ax.set(xlabel="step", ylabel="slot", title="two sinks, and ten slots in turns")
+ax.set(xlabel="step", ylabel="slot", title="two sink tokens, and ten slots in turns")
 figure.colorbar(format_value, label="position")

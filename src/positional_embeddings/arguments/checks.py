@@ -172,8 +172,13 @@ def _wrong_dtype(name: str, array: Array, requirement: str, hint: str = "") -> T
 def real_floating(xp: Namespace, **arrays: Array) -> None:
     """Check that the named arrays hold real floating-point numbers."""
     for name, array in arrays.items():
-        if not dtypes.is_real_floating(array.dtype, xp):
-            raise _wrong_dtype(name, array, "a real floating-point dtype")
+        real_floating_dtype(name, array.dtype, xp)
+
+
+def real_floating_dtype(name: str, dtype: Dtype, xp: Namespace) -> None:
+    """Check that the dtype of a named array is real floating-point."""
+    if not dtypes.is_real_floating(dtype, xp):
+        raise wrong_type(name, "have a real floating-point dtype", dtypes.dtype_name(dtype))
 
 
 def floating(xp: Namespace, **arrays: Array) -> None:

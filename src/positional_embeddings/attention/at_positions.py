@@ -46,7 +46,6 @@ class ExplicitPositions(NamedTuple):
     queries: Array
     keys: Array
     on_host: ConcretePositions | None = None
-    sequences: int | None = None  # number of all, if it is known
     slots: Slots | None = None  # of the cache, if a step has them
 
     @property
@@ -97,20 +96,20 @@ class ExplicitPositions(NamedTuple):
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
-                _check_fits_ring(mask, slots.window, slots.sinks)
+                _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
-            ring_mask = outside_ring(slots.window, slots.sinks)  # type: ignore[arg-type, union-attr]
+            ring_mask = outside_ring(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
         return HIDES_NOTHING if mask is None else mask, at
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""
-        _, sinks, window = self.slots or (0, 0, None)
+        _, num_sink_tokens, window = self.slots or (0, 0, None)
         if window is None or self.queries.shape[0] > 1:
             return window is not None
         is_short = self.on_host is not None and self.on_host.queries.max() < window
-        return not is_short and bool(self.keys.shape[0] > sinks + window)
+        return not is_short and bool(self.keys.shape[0] > num_sink_tokens + window)
 
     # What scores ask of positions that are counted or given.
 
@@ -186,23 +185,23 @@ class ExplicitPositions(NamedTuple):
             )
 
 
-def _check_fits_ring(mask: Mask, window: int, sinks: int) -> None:
+def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
     """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
-    parts, kept = mask._leaves(), (sinks, window)
+    parts, kept = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
     for last in {n for part in parts for n in part._probe_positions(_FAR)}:
         seen = mask._visible_keys(((last - 1, last),), last).any_query
         if any(start <= last // 2 < stop for start, stop in seen):
             continue  # no window: the ring's is one
-        sinks = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
+        num_sink_tokens = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
         window = max([kept[1], *(last - start for start, _ in seen if start > last // 2)])
-        if (sinks, window) != kept:
+        if (num_sink_tokens, window) != kept:
             requirement = (
                 f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
             )
-            options = f"capacity={sinks + window}, sinks={sinks}, window={window}"
-            hint = f" Make the cache with {options}, or with more slots."
+            slots = f"capacity={num_sink_tokens + window}, num_sink_tokens={num_sink_tokens}"
+            hint = f" Make the cache with {slots}, window={window}, or with more slots."
             raise wrong_value("mask", requirement, mask, hint)
 
 
@@ -238,7 +237,7 @@ def positions_of(
     )
     if all(values is not None and values.size > 0 for values in on_host):
         found = found._replace(on_host=ConcretePositions.of(*on_host))  # type: ignore[arg-type]
-    return found._replace(sequences=found.batch) if found.batch > 1 else found
+    return found
 
 
 def _rows(

@@ -14,6 +14,7 @@ from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import ImplicitPositions
 from positional_embeddings.masks.spans import first_position
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
@@ -60,20 +61,27 @@ class AttentionArguments(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def check(self, q: Array, k: Array, backend: Backend) -> None:
-        """Check each argument on its own, but numbers and positions."""
+    def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
+        """Check all but axes and positions; return `scale`, `softcap` and `block_size`."""
+        scale, softcap, block_size = self.scale, self.softcap, self.block_size
         _check_mask_or_bias("mask", self.mask, backend)
         _check_mask_or_bias("bias", self.bias, backend)
         if self.sinks is not None:
             checks.real_floating(backend.xp, sinks=self.sinks)
             if self.sinks.ndim != 1:
                 raise wrong_value("sinks", "have shape (heads,)", tuple(self.sinks.shape))
+        if scale is not None:
+            scale = checks.positive_number("scale", scale)
+        if softcap is not None:
+            softcap = checks.positive_number("softcap", softcap)
         checks.boolean("enable_gqa", self.enable_gqa)
         checks.boolean("return_lse", self.return_lse)
-        if self.block_size is not None:  # blocks need known lengths
+        if block_size is not None:  # blocks need known lengths
             for name, array in (("q", q), ("k", k)):
                 for axis in range(array.ndim):
                     axes.length(array, axis, name)
+            block_size = checks.positive_integer("block_size", block_size)
+        return scale, softcap, block_size
 
     def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
         """Check the axes of features and sequence, and count them from 0; a step has its own."""
@@ -81,34 +89,52 @@ class AttentionArguments(NamedTuple):
             return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
 
-    def checked_positions(
-        self, q: Array, k: Array, axes: tuple[int, int], backend: Backend
-    ) -> ExplicitPositions | None:
-        """Return the positions of queries and keys, which a step has checked; None without."""
+    def mask_and_positions(
+        self, q: Array, k: Array, layout: QKVLayout, backend: Backend
+    ) -> tuple[Mask | Array, ImplicitPositions | ExplicitPositions]:
+        """Check positions; return the mask, joined to the window of a ring, and the positions."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
-            return None
+            first = self._first_query(layout, backend)
+            return self.mask, ImplicitPositions(first, layout.keys.size)
         if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
             raise wrong_type("key_positions", "be an array", format_value(key_positions), hint)
         if not isinstance(positions, KVStep):
-            return positions_of(q, k, positions, key_positions, axes, backend)
-        if key_positions is not None:
+            q_axes = layout.feature, layout.seq
+            explicit = positions_of(q, k, positions, key_positions, q_axes, backend)
+        elif key_positions is not None:
             requirement = "be left out where `positions` is a step"
             raise wrong_type("key_positions", requirement, format_value(key_positions))
-        return positions._positions_for(q, k, axes[1], backend)
+        else:
+            explicit = positions._positions_for(q, k, layout.seq, backend)
+        if self.offset is not None:
+            checks.omitted("where `positions` are given", offset=self.offset)
+        return explicit.with_ring_mask(self.mask, self.bias, backend)
 
-    def counts(self, batch: int) -> tuple[tuple[str, int], ...]:
-        """Return how many sequences the mask is for, and how many heads the bias or sinks, but 1.
+    def counts(self, batch: int) -> dict[str, int]:
+        """Return the number of sequences of the mask, and of heads of the bias and the sinks.
 
-        A `batch` of sequences have positions of their own.
+        A `batch` of sequences have positions of their own. Numbers of 1 are left out.
         """
         mask, bias, sinks = self.mask, self.bias, self.sinks
         sequences = mask._batch() if batch == 1 and isinstance(mask, Mask) else batch
         heads = bias._heads() if isinstance(bias, Bias) else 1
         sink_heads = 1 if sinks is None else sinks.shape[0]
         sizes = ("mask", sequences), ("bias", heads), ("sinks", sink_heads)
-        return tuple([(name, n) for name, n in sizes if n not in (1, None)])
+        return {name: n for name, n in sizes if n not in (1, None)}
+
+    @property
+    def needs_lengths(self) -> bool:
+        """Return whether the lengths of the sequences have to be known."""
+        is_evaluated = callable(self.mask) or callable(self.bias)  # as a `Mask` or `Bias` is
+        return is_evaluated or not self.positions is self.key_positions is None
+
+    @property
+    def sequences(self) -> int | None:
+        """Return the number of sequences of a step, None without one."""
+        step = self.positions
+        return step._cache.lengths.shape[0] if isinstance(step, KVStep) else None
 
     def _check_lists(self) -> None:
         """Check that no rule of positions goes with lists of keys that are other things."""
@@ -118,7 +144,7 @@ class AttentionArguments(NamedTuple):
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
             raise wrong_value("offset", requirement, "None", hint)
 
-    def first_query(self, layout: QKVLayout, backend: Backend) -> int:
+    def _first_query(self, layout: QKVLayout, backend: Backend) -> int:
         """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
         q_len, k_len = layout.queries.size, layout.keys.size

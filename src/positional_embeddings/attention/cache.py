@@ -58,14 +58,14 @@ class KVCache(_Value):
     of any layout, dtype and library, one for the keys and one for the values of each layer, with
     `capacity` slots on the axis of the sequence. `empty` makes a cache.
 
-    Without `window` and `sinks` a cache keeps all tokens, and one that is full takes no more. Where
-    a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
+    Without `window` and `num_sink_tokens` a cache keeps all tokens, and a full one takes no more.
+    Where a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
 
-    With `window` or `sinks` it is a ring: new tokens take the slots of the oldest ones, but for the
-    first `sinks` tokens, which stay. In an attention with ``positions=step`` each query sees the
-    `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
-    of these what the mask lets it see: no later ones, also without a `CausalMask`. Arrays and a
-    `ListMask` are refused for chunks.
+    With `window` or `num_sink_tokens` it is a ring: new tokens take the slots of the oldest ones,
+    but for the first `num_sink_tokens` tokens, which stay. In an attention with ``positions=step``
+    each query sees these tokens and the `window` newest keys up to its own, one token at a time and
+    in chunks alike, except keys that the mask hides: no later ones, also without a `CausalMask`.
+    Arrays and a `ListMask` are refused for chunks.
 
     Each step stores its tokens after the last ones. To continue an earlier cache in the same
     buffers, `rewind` it by 0. `store` refuses a cache whose tokens they hold no more: a branch that
@@ -75,12 +75,12 @@ class KVCache(_Value):
     ----------
     capacity : int
         Number of slots, positive.
-    sinks : int, default 0
+    num_sink_tokens : int, default 0
         Number of first tokens of each sequence that a ring keeps, less than `capacity`.
     window : int, optional
-        Number of newest keys that a query of a ring sees, at most ``capacity - sinks``, which it
-        is if None and there are `sinks`. A ring with more slots than that can `rewind` as many
-        tokens as it has more.
+        Number of newest keys that a query of a ring sees, at most ``capacity - num_sink_tokens``,
+        which is the default if there are `num_sink_tokens`. A ring with more slots than that can
+        `rewind` as many tokens as it has more.
     feature_axis, seq_axis : int, optional
         Axes of features and slots in the buffers: -1 and -2 for ``(batch, heads, slots, head)``.
         0 and 1 if None; buffers of more than three axes need both. Attention takes them from a
@@ -100,7 +100,7 @@ class KVCache(_Value):
     References
     ----------
     Xiao et al. (2024), Efficient Streaming Language Models with Attention Sinks, section 3.2, for
-    `sinks`; Jiang et al. (2023), Mistral 7B, section 2, for the ring.
+    `num_sink_tokens`; Jiang et al. (2023), Mistral 7B, section 2, for the ring.
 
     Examples
     --------
@@ -127,12 +127,12 @@ class KVCache(_Value):
 
     _: KW_ONLY
     capacity: checks.AxisLength
-    sinks: Annotated[int, checks.non_negative_integer] = 0
+    num_sink_tokens: Annotated[int, checks.non_negative_integer] = 0
     window: Annotated[int | None, checks.optional(checks.axis_length)] = None
     feature_axis: int | None = None
     seq_axis: int | None = None
     lengths: Any = array_field()
-    # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
+    # Position of the oldest token that the ring still has, in each sequence; the first tokens stay.
     _oldest: Array = field(default=None, init=False, metadata={"array": True})
     # `_needed` is the branch of tokens that a buffer must hold, and `_branch` the one that the next
     # step adds to. They are one if a step has made the cache; one that is rewound, taken or copied
@@ -148,19 +148,23 @@ class KVCache(_Value):
     def __post_init__(self) -> None:
         self._check_fields()
         axes.set_axes(self)
-        is_ring = self.window is not None or self.sinks > 0
-        ring = self.capacity - self.sinks  # also without one
+        is_ring = self.window is not None or self.num_sink_tokens > 0
+        ring = self.capacity - self.num_sink_tokens  # also without one
         if ring <= 0:
-            raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
+            raise wrong_value(
+                "num_sink_tokens", f"be below `capacity` = {self.capacity}", self.num_sink_tokens
+            )
         if self.window is not None and self.window > ring:
-            raise wrong_value("window", f"be at most `capacity` - `sinks` = {ring}", self.window)
+            raise wrong_value(
+                "window", f"be at most `capacity` - `num_sink_tokens` = {ring}", self.window
+            )
         backend, lengths = length_array("lengths", self.lengths, None, None)
         lengths = as_integer_array("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
         most = checks.max_position(backend), "the farthest position"
         if not is_ring:
-            most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
+            most = self.capacity, "`capacity` (of a cache without `window` and `num_sink_tokens`)"
         check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
         oldest = lengths - ring
         feature, seq = axes.axes_in_4d(self)
@@ -170,7 +174,9 @@ class KVCache(_Value):
             _oldest=frozen_integers(oldest * (oldest > 0)),
             _prototype=_prototype(backend),
             _needed=Branch(),
-            _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
+            _slots=Slots(
+                self.capacity, self.num_sink_tokens, (self.window or ring) if is_ring else None
+            ),
             _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
         )
 
@@ -179,7 +185,7 @@ class KVCache(_Value):
         cls,
         batch: int,
         capacity: int,
-        sinks: int = 0,
+        num_sink_tokens: int = 0,
         *,
         window: int | None = None,
         feature_axis: int | None = None,
@@ -193,7 +199,7 @@ class KVCache(_Value):
         ----------
         batch : int
             Number of sequences, positive.
-        capacity, sinks, window, feature_axis, seq_axis
+        capacity, num_sink_tokens, window, feature_axis, seq_axis
             As the parameters of the class.
         xp, device : optional
             Array library (NumPy if None) and device of positions.
@@ -213,7 +219,7 @@ class KVCache(_Value):
         backend = backend_for(xp, device)
         lengths = np.zeros(checks.axis_length("batch", batch), dtype=np.int64)
         options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "lengths": lengths}
-        cache = cls(capacity=capacity, sinks=sinks, window=window, **options)
+        cache = cls(capacity=capacity, num_sink_tokens=num_sink_tokens, window=window, **options)
         checks.set_fields(cache, _prototype=_prototype(backend))
         return cache
 
@@ -268,10 +274,10 @@ class KVCache(_Value):
         new = self._new_tokens(tokens, backend)
         lengths, oldest = new.after[:, 0], new.oldest[:, 0]
         if self._slots.is_ring:
-            oldest = new.xp.maximum(oldest, lengths - self._slots.ring)
+            oldest = new.host.xp.maximum(oldest, lengths - self._slots.ring)
         alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
         if alike > 1:
-            lengths, oldest = (new.xp.repeat(rows, alike) for rows in (lengths, oldest))
+            lengths, oldest = (new.host.xp.repeat(rows, alike) for rows in (lengths, oldest))
         cache = self._with(lengths, oldest, self._next_branch())
         return cache, self._step_to(cache, new)
 
@@ -305,7 +311,7 @@ class KVCache(_Value):
         step = self._step(
             queries.T,
             keys.T,
-            np,
+            backend_for(),
             backend,
             _on_host=ConcretePositions(queries, keys, first, has_empty=False),
             _is_joined=False,
@@ -326,51 +332,56 @@ class KVCache(_Value):
             )
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
-            xp, (lengths, oldest, mask) = in_one_library(backend, *state, mask)
-            if xp is np and not ((mask == 0) | (mask == 1)).all():
+            host, (lengths, oldest, mask) = in_one_library(backend, *state, mask)
+            if host.has_host_arrays and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
             before, oldest = lengths[:, None], oldest[:, None]
-            positions = before + xp.cumulative_sum(mask, axis=1) - 1
+            positions = before + host.xp.cumulative_sum(mask, axis=1) - 1
         else:
             count = checks.axis_length("tokens", tokens)
-            xp, (lengths, oldest) = in_one_library(backend, *state)
-            are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
-            rows, device = slice(1 if are_alike else None), None if xp is np else backend.device
+            host, (lengths, oldest) = in_one_library(backend, *state)
+            are_alike = host.has_host_arrays and (
+                len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
+            )
+            rows = slice(1 if are_alike else None)
             before, oldest = lengths[rows, None], oldest[rows, None]
-            positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
+            count_options = {"dtype": lengths.dtype, "device": host.device}
+            positions = before + host.xp.arange(count, **count_options)[None, :]
         after = positions[:, -1:] + 1
         if mask is not None:
-            positions = xp.where(positions < 0, 0, positions)
-        longest = max(after[:, 0].tolist()) if xp is np else None
-        new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, backend)
-        if longest is not None:
-            self._check_room(new, longest)
+            positions = host.xp.where(positions < 0, 0, positions)
+        max_length = max(after[:, 0].tolist()) if host.has_host_arrays else None
+        new = NewTokens(
+            self._slots, before, after, oldest, positions, mask, max_length, host, backend
+        )
+        if max_length is not None:
+            self._check_capacity(new, max_length)
         return new
 
-    def _check_room(self, new: NewTokens, longest: int) -> None:
+    def _check_capacity(self, new: NewTokens, max_length: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
         is_ring = self._slots.is_ring
-        most = checks.max_position(new.backend) if is_ring else self.capacity
-        if longest <= most:
+        limit = checks.max_position(new.backend) if is_ring else self.capacity
+        if max_length <= limit:
             return
-        requirement, hint = f"keep positions below {most}", ""
+        requirement, hint = f"keep positions below {limit}", ""
         if not is_ring:
-            requirement = f"fit into the slots that `capacity` = {most} leaves"
+            requirement = f"fit into the slots that `capacity` = {limit} leaves"
             hint = _FULL_HINT + NEW_HINT
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         raise wrong_value(
-            "tokens", requirement, f"{longest - held} after {held} at index {row}", hint
+            "tokens", requirement, f"{max_length - held} after {held} at index {row}", hint
         )
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
-        queries, keys, is_known = new.positions, new.key_positions(), new.longest is not None
+        queries, keys, is_known = new.positions, new.key_positions(), new.max_length is not None
         is_written = is_known and new.backend.is_mutable
         return self._step(
             queries,
             keys,
-            new.xp,
+            new.host,
             new.backend,
             _on_host=ConcretePositions.of(queries.T, keys.T) if is_known else None,
             _is_joined=new.is_joined,
@@ -380,12 +391,12 @@ class KVCache(_Value):
         )
 
     def _step(
-        self, positions: Array, key_positions: Array, xp: Namespace, backend: Backend, **fields: Any
+        self, positions: Array, key_positions: Array, host: Backend, backend: Backend, **fields: Any
     ) -> "KVStep":
-        """Return a step at positions (batch or 1, token) and (batch or 1, key) of a namespace."""
+        """Return a step at positions (batch or 1, token) and (batch or 1, key) of a backend."""
         rows = [positions, key_positions]
-        if not (xp is np and backend.xp is np):
-            both = xp.concat(rows, axis=1)
+        if not (host.has_host_arrays and backend.has_host_arrays):
+            both = host.xp.concat(rows, axis=1)
             both = backend.xp.asarray(
                 both, dtype=backend.integer, device=backend.device
             )  # at one upload
@@ -436,11 +447,11 @@ class KVCache(_Value):
             requirement = f"have shape {tuple(self.lengths.shape)}"
             raise wrong_value("counts", requirement, tuple(numbers.shape))
         backend = get_backend(like=self._prototype)
-        xp, (numbers, lengths, oldest) = in_one_library(
+        host, (numbers, lengths, oldest) = in_one_library(
             backend, numbers, self.lengths, self._oldest
         )
         after = lengths - numbers
-        if xp is np:
+        if host.has_host_arrays:
             for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= count <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
@@ -451,7 +462,7 @@ class KVCache(_Value):
                 )
                 hint = " Make it with a `capacity` above `window`, or a DecoderCache with `drafts`."
                 raise wrong_value("counts", requirement, actual, hint)
-        return self._with(after, xp.minimum(oldest, after))
+        return self._with(after, host.xp.minimum(oldest, after))
 
     def take(self, rows: Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache of some sequences, such as the best beams.
@@ -487,13 +498,14 @@ class KVCache(_Value):
             requirement = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", requirement, tuple(indices.shape))
         backend = get_backend(like=self._prototype)
-        xp, (indices, lengths, oldest) = in_one_library(
+        host, (indices, lengths, oldest) = in_one_library(
             backend, indices, self.lengths, self._oldest
         )
-        if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
+        if host.has_host_arrays and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
+        xp = host.xp
         taken = self._with(xp.take(lengths, indices), xp.take(oldest, indices))
-        if not (xp is np and np.array_equal(indices, range(len(lengths)))):
+        if not (host.has_host_arrays and np.array_equal(indices, range(len(lengths)))):
             checks.set_fields(taken, _needed=Branch())  # which no buffer is known to hold
         return taken
 
@@ -724,7 +736,7 @@ class KVStep(MadeByCache, _Value):
                 raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if backend.is_compiling else self._on_host
-        return ExplicitPositions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
+        return ExplicitPositions(queries, keys, on_host, cache._slots)
 
 
 def is_sequence(numbers: Any) -> bool:
@@ -751,16 +763,16 @@ def as_integer_array(name: str, given: Array, *kinds: str) -> Array:
     return backend.to_numpy(numbers) if backend.is_concrete(numbers) else numbers
 
 
-def in_one_library(backend: Backend, *arrays: Array) -> tuple[Namespace, list[Array]]:
-    """Return a namespace, and the arrays as integers in it.
+def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Array]]:
+    """Return a backend, and the arrays as its integers.
 
-    It is NumPy if the host can read all of them, else their library, which traces.
+    It is NumPy's if the host can read all arrays, else the passed one, which traces.
     """
     if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
-        return np, [np.asarray(x, dtype=np.int64) for x in on_host]
+        return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": backend.integer, "device": backend.device}
-    return backend.xp, [backend.xp.asarray(x, **on) for x in arrays]
+    return backend, [backend.xp.asarray(x, **on) for x in arrays]
 
 
 def _prototype(backend: Backend) -> Array:

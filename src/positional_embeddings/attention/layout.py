@@ -1,5 +1,6 @@
 """The axes of queries, keys and values, and of their scores."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod, sqrt
 from typing import Any, NamedTuple
@@ -10,26 +11,6 @@ from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.masks.spans import IndexRanges, full_range
-
-
-class ArraySpec(NamedTuple):
-    """What the checks of an array ask for, without its numbers."""
-
-    dtype: Dtype
-    shape: tuple[Any, ...]
-    ndim: int
-
-
-class LayoutKey(NamedTuple):
-    """All that a layout depends on."""
-
-    arrays: tuple[tuple[str, ArraySpec], ...]  # q, k and perhaps v
-    axes: tuple[int, int]  # of features and sequence
-    # How many sequences the "mask" is for, and how many heads the "bias" or the "sinks", but 1.
-    counts: tuple[tuple[str, int], ...]
-    sequences: int | None  # number of all, if it is known
-    is_grouped: bool  # whether query heads may share a key head
-    needs_lengths: bool  # whether the lengths of the sequences have to be known
 
 
 class QKVLayout(NamedTuple):
@@ -47,7 +28,9 @@ class QKVLayout(NamedTuple):
     is_in_order: bool  # whether arrays have the axes (..., sequence, feature) before any split
     scores_per_key: Any  # NaN if a lazy library does not know a length
     default_scale: float
+    key_heads: int | None  # number of key heads, if several query heads share each
     is_merged: bool = False  # whether the axis that is split holds sequences, too
+    rows: tuple[slice, ...] = ()  # slices of the axes before queries and keys, of a part
 
     @property
     def score_axes(self) -> tuple[int, int]:
@@ -112,12 +95,13 @@ class QKVLayout(NamedTuple):
         is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
         hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
-        return self._to_batched(array, score_axes, backend)
+        array = self._to_batched(array, score_axes, backend)
+        return slice_broadcast(array, self.rows) if self.rows else array
 
     def align_mask_or_bias(self, name: str, array: Array, backend: Backend) -> Array:
-        """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows.
+        """Return the result of a `Mask` or a `Bias`, (query, key, batch or heads), as rows.
 
-        A `Bias` at positions of several sequences gives (query, key, batch, heads).
+        A `Bias` at positions of several sequences returns (query, key, batch, heads).
         """
         if tuple(array.shape[2:]) in ((1,), (1, 1)):
             count = len(self.batch_axes) + len(self.split or (0,)) - 1
@@ -131,13 +115,39 @@ class QKVLayout(NamedTuple):
             *head_counts, _ = self.split or ()
             rows = backend.xp.permute_dims(array, (3, 2, 0, 1))
             split = (1,) * len(head_counts) if heads == 1 else head_counts
-            return backend.reshape(rows, (*split, *rows.shape[1:]))
-        array = array[
-            (slice(None), slice(None), *(0 if n == 1 else slice(None) for n in (batch, heads)))
-        ]
-        own_axes = (*self.score_axes, *batch_axes)
-        array = axes.expand_to_axes(array, own_axes, len(self.shape), backend.xp)
-        return self._to_batched(array, self.score_axes, backend)
+            array = backend.reshape(rows, (*split, *rows.shape[1:]))
+        else:
+            counts = [0 if n == 1 else slice(None) for n in (batch, heads)]
+            array = array[(slice(None), slice(None), *counts)]
+            array_axes = (*self.score_axes, *batch_axes)
+            array = axes.expand_to_axes(array, array_axes, len(self.shape), backend.xp)
+            array = self._to_batched(array, self.score_axes, backend)
+        return slice_broadcast(array, self.rows) if self.rows else array
+
+    def with_counts(self, counts: dict[str, int], sequences: int | None) -> "QKVLayout":
+        """Check numbers of sequences and heads, and split one axis of both by them.
+
+        `counts` are the sequences of the "mask" and the heads of the "bias" and the "sinks",
+        without 1; `sequences` is the number of all, if it is known.
+        """
+        layout = self
+        if len(self.batch_axes) == 1:
+            (axis,) = self.batch_axes
+            n = self.shape[axis]
+            if self.score_axes == (0, 1):
+                split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
+                if self.key_heads is not None:
+                    batch = split[1] if counts else sequences
+                    split = _heads_of_keys_and_batch(self.key_heads, n, batch, axis)
+                layout = self._replace(split=split, is_merged=True)
+            elif "mask" in counts and (len(counts) > 1 or self.key_heads is not None):
+                requirement = (
+                    "not be for several sequences, where `q` has one axis for sequences or heads"
+                )
+                raise wrong_value("mask", requirement, counts["mask"])
+        for name, size in counts.items():
+            layout.check_count(name, size)
+        return layout
 
     def check_count(self, name: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of another; return their axis."""
@@ -157,75 +167,110 @@ class QKVLayout(NamedTuple):
         return int(axis)
 
 
-def layout_of(key: LayoutKey, xp: Namespace) -> QKVLayout:
+def slice_broadcast(array: Array, slices: Sequence[slice]) -> Array:
+    """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
+    if array is None:
+        return None
+    index = (slice(None) if n == 1 else part for n, part in zip(array.shape, slices, strict=False))
+    return array[(*index, ...)]
+
+
+def layout_of(
+    q: Array, k: Array, v: Array, q_axes: tuple[int, int], backend: Backend, *, is_grouped: bool
+) -> QKVLayout:
+    """Check dtypes and shapes of q, k and perhaps v, and return their layout.
+
+    `q_axes` are the axes of features and sequence. If `is_grouped`, query heads may share a key
+    head.
+    """
+    arrays = (q, k) if v is None else (q, k, v)
+    shapes = tuple([tuple(array.shape) for array in arrays])
+    types = tuple([array.dtype for array in arrays])
+    if backend.has_host_arrays:
+        return _numpy_layout(shapes, types, *q_axes, is_grouped, backend.xp)
+    axes.length(q, q_axes[0], "q")
+    return _layout(shapes, types, *q_axes, is_grouped, backend.xp)
+
+
+def _layout(
+    shapes: tuple[tuple[Any, ...], ...],
+    types: tuple[Dtype, ...],
+    feature: int,
+    seq: int,
+    is_grouped: bool,  # noqa: FBT001 - a part of the key of the cache
+    xp: Namespace,
+) -> QKVLayout:
     """Check dtypes and shapes of q, k and perhaps v, and return their layout."""
-    feature, seq = key.axes
-    arrays = dict(key.arrays)
-    q, k = arrays["q"], arrays["k"]
-    batch_axes = tuple([axis for axis in range(q.ndim) if axis not in (feature, seq)])
-    _check_arrays(arrays, feature, (*batch_axes, seq), xp)
-    if key.needs_lengths:
-        axes.length(q, seq, "q")
-        axes.length(k, seq, "k")
-    heads = axes.head_axis(q.ndim, feature, seq)
-    shape, key_heads = list(q.shape), None
+    q_shape, k_shape, *_ = shapes
+    ndim = len(q_shape)
+    batch_axes = tuple([axis for axis in range(ndim) if axis not in (feature, seq)])
+    _check_dtypes(types, xp)
+    _check_shapes(shapes, feature, (*batch_axes, seq))
+    heads = axes.head_axis(ndim, feature, seq)
+    shape, key_heads = list(q_shape), None
     for axis in batch_axes:
-        n, m = q.shape[axis], k.shape[axis]
+        n, m = q_shape[axis], k_shape[axis]
         if not checks.lengths_differ(n, m):
             continue
         if 1 in (n, m):
             shape[axis] = n * m
-        elif key.is_grouped and axis == heads and m > 0 and n % m == 0:
+        elif is_grouped and axis == heads and m > 0 and n % m == 0:
             key_heads = m
         else:
             required = f"have length {n} or 1 on axis {axis} as `q` has"
             if axis == heads:
-                required += ", or a divisor of it" + " with enable_gqa=True" * (not key.is_grouped)
-            elif key.is_grouped:
+                required += ", or a divisor of it" + " with enable_gqa=True" * (not is_grouped)
+            elif is_grouped:
                 required += f": heads alone are grouped, on axis {heads}"
-            raise wrong_value("k", required, f"shape {k.shape}")
+            raise wrong_value("k", required, f"shape {k_shape}")
+    split = None
+    is_one_axis = len(batch_axes) == 1 and feature + seq == 1  # of heads, or of heads * batch
+    if heads is not None and key_heads is not None and not is_one_axis:
+        batch_axes = (*(axis for axis in batch_axes if axis != heads), heads)
+        split = key_heads, shape[heads] // key_heads
     lengths = [n for axis, n in enumerate(shape) if axis != feature]
-    layout = QKVLayout(
+    return QKVLayout(
         shape=tuple(shape),
-        queries=full_range(q.shape[seq]),
-        keys=full_range(k.shape[seq]),
+        queries=full_range(q_shape[seq]),
+        keys=full_range(k_shape[seq]),
         feature=feature,
         seq=seq,
         batch_axes=batch_axes,
-        split=None,
-        is_in_order=(seq, feature) == (q.ndim - 2, q.ndim - 1),
+        split=split,
+        is_in_order=(seq, feature) == (ndim - 2, ndim - 1),
         scores_per_key=float("nan") if None in lengths else prod(lengths),
-        default_scale=1 / sqrt(max(axes.length(q, feature, "q"), 1)),
+        default_scale=1 / sqrt(max(q_shape[feature], 1)),
+        key_heads=key_heads,
     )
-    layout = _split(layout, heads, key_heads, key)
-    for name, size in key.counts:
-        layout.check_count(name, size)
-    return layout
 
 
 # Checks take as long as the attention of a token. Lengths of other libraries may be no keys.
-numpy_layout_of = lru_cache(maxsize=256)(layout_of)
+_numpy_layout = lru_cache(maxsize=256)(_layout)
 
 
-def _check_arrays(
-    arrays: dict[str, ArraySpec], feature: int, others: tuple[int, ...], xp: Namespace
+def _check_dtypes(types: tuple[Dtype, ...], xp: Namespace) -> None:
+    """Check that dtypes are real floating-point, and all that of `q`."""
+    for name, dtype in zip("qkv", types, strict=False):
+        checks.real_floating_dtype(name, dtype, xp)
+    for name, dtype in zip("qkv", map(dtype_name, types), strict=False):
+        if dtype != dtype_name(types[0]):
+            raise wrong_type(name, f"have the dtype of `q`, {dtype_name(types[0])}", dtype)
+
+
+def _check_shapes(
+    shapes: tuple[tuple[Any, ...], ...], feature: int, other_axes: tuple[int, ...]
 ) -> None:
-    """Check dtypes, the features of keys, and the other axes of values."""
-    q, k = arrays["q"], arrays["k"]
-    v = arrays.get("v", k)
-    checks.real_floating(xp, **arrays)
-    for name, array in arrays.items():
-        if dtype_name(array.dtype) != dtype_name(q.dtype):
-            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
-            raise wrong_type(name, required, dtype_name(array.dtype))
-    if checks.lengths_differ(k.shape[feature], q.shape[feature]):
-        required = f"have the features of `q`, {q.shape[feature]} on axis {feature}"
-        hint = axes.hint_for_last_axis(feature, k.shape[-1] == q.shape[-1])
-        raise wrong_value("k", required, f"shape {k.shape}", hint)
-    if any(map(checks.lengths_differ, *([x.shape[axis] for axis in others] for x in (v, k)))):
-        required = f"have the shape of `k` but for its features on axis {feature}"
-        hint = axes.hint_for_last_axis(feature, v.shape[:-1] == k.shape[:-1])
-        raise wrong_value("v", required, f"{v.shape} with {k.shape}", hint)
+    """Check the features of keys, and the other axes of values."""
+    q_shape, k_shape, *v_shape = shapes
+    if checks.lengths_differ(k_shape[feature], q_shape[feature]):
+        required = f"have the features of `q`, {q_shape[feature]} on axis {feature}"
+        hint = axes.hint_for_last_axis(feature, k_shape[-1] == q_shape[-1])
+        raise wrong_value("k", required, f"shape {k_shape}", hint)
+    for shape in v_shape:
+        if any(checks.lengths_differ(shape[axis], k_shape[axis]) for axis in other_axes):
+            required = f"have the shape of `k` but for its features on axis {feature}"
+            hint = axes.hint_for_last_axis(feature, shape[:-1] == k_shape[:-1])
+            raise wrong_value("v", required, f"{shape} with {k_shape}", hint)
 
 
 def check_axis_counts(arrays: dict[str, Array]) -> None:
@@ -235,27 +280,6 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
         if array.ndim != count:
             actual = f"shape {tuple(array.shape)}"
             raise wrong_value(name, f"have as many axes as `q`, {count}", actual)
-
-
-def _split(layout: QKVLayout, heads: int | None, kv_heads: int | None, key: LayoutKey) -> QKVLayout:
-    """Split the heads by the key heads that they share, and a merged axis of heads and batch."""
-    counts, batch_axes = dict(key.counts), layout.batch_axes
-    is_one = len(batch_axes) == 1 and (bool(counts) or kv_heads is not None)
-    if is_one and layout.score_axes == (0, 1):
-        n, axis = layout.shape[batch_axes[0]], batch_axes[0]
-        split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
-        if kv_heads is not None:
-            batch = split[1] if counts else key.sequences
-            split = _heads_of_keys_and_batch(kv_heads, n, batch, axis)
-        return layout._replace(split=split, is_merged=True)
-    if is_one and "mask" in counts and (len(counts) > 1 or kv_heads is not None):
-        requirement = "not be for several sequences, where `q` has one axis for sequences or heads"
-        raise wrong_value("mask", requirement, counts["mask"])
-    if heads is None or kv_heads is None:
-        return layout
-    others = tuple(axis for axis in batch_axes if axis != heads)
-    split = kv_heads, layout.shape[heads] // kv_heads
-    return layout._replace(batch_axes=(*others, heads), split=split)
 
 
 def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, int]:

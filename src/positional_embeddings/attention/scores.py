@@ -1,9 +1,8 @@
 """The scores of queries and keys: their scale, softcap, bias and mask."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from positional_embeddings.arguments import checks
+from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
@@ -13,18 +12,11 @@ from positional_embeddings.attention.attention_arguments import (
     AttentionArguments,
     call_score_function,
 )
-from positional_embeddings.attention.layout import (
-    ArraySpec,
-    LayoutKey,
-    QKVLayout,
-    check_axis_counts,
-    layout_of,
-    numpy_layout_of,
-)
+from positional_embeddings.attention.layout import QKVLayout, check_axis_counts, layout_of
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import ImplicitPositions
-from positional_embeddings.masks.ranges import Ranges, VisibleKeys, intersect, shift
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys
 from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Above this, tanh would only round small scores.
@@ -48,9 +40,6 @@ class ScoreSpec(NamedTuple):
     block_size: int | None  # number of queries and of keys of a block, if it is asked for
     visible: IndexRanges  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
-    # The rows and the keys of a part of all scores.
-    rows: tuple[slice, ...] = ()
-    keys: tuple[int, int] | None = None
 
     @property
     def may_hide(self) -> bool:
@@ -71,15 +60,9 @@ class ScoreSpec(NamedTuple):
 
     def visible_keys(self, queries: Ranges) -> VisibleKeys:
         """Return which keys some queries see."""
-        start, stop = self.keys or (0, self.layout.keys.size)
         if not self.knows_visible_keys:
-            return VisibleKeys(((0, stop - start),), ())
-        visible_keys = self.positions.visible_keys(self.mask, queries)
-        if self.keys is None:
-            return visible_keys
-        return VisibleKeys(
-            *(shift(intersect(ranges, (self.keys,)), -start) for ranges in visible_keys)
-        )
+            return VisibleKeys(((0, self.layout.keys.size),), ())
+        return self.positions.visible_keys(self.mask, queries)
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
@@ -107,9 +90,8 @@ class ScoreSpec(NamedTuple):
         mask = self._between("mask", self.mask, queries, keys)
         if not self.positions.may_be_empty:
             return mask
-        all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
-        _, k = self.positions.points(queries, all_keys, self.backend)
-        return mask | self.aligned("mask", k.values < 0)
+        _, k = self.positions.points(queries, keys, self.backend)
+        return mask | self.layout.align_mask_or_bias("mask", k.values < 0, self.backend)
 
     def bias_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the bias, (..., query, key), or None."""
@@ -119,22 +101,18 @@ class ScoreSpec(NamedTuple):
         self, name: str, rule: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
     ) -> Array:
         backend, layout = self.backend, self.layout
-        if isinstance(rule, Mask | Bias):
-            all_keys = keys if self.keys is None else keys.shifted(self.keys[0])
-            if isinstance(rule, Mask):
-                return self.aligned(name, rule._between(queries, all_keys, self.positions, backend))
-            return self.aligned(name, self.positions.bias_between(rule, queries, all_keys, backend))
+        if isinstance(rule, Mask):
+            array = rule._between(queries, keys, self.positions, backend)
+            return layout.align_mask_or_bias(name, array, backend)
+        if isinstance(rule, Bias):
+            array = self.positions.bias_between(rule, queries, keys, backend)
+            return layout.align_mask_or_bias(name, array, backend)
         if callable(rule):
             q_idx, k_idx = queries.positions(backend)[:, None], keys.positions(backend)[None, :]
             with backend.without_chunk_warnings():
                 name, array = call_score_function(name, rule, q_idx, k_idx)
             return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], backend)
         return keys.take(queries.take(rule, -2, backend), -1, backend)
-
-    def aligned(self, name: str, array: Array) -> Array:
-        """Return what a `Mask` or a `Bias` gives as rows, (..., query, key), of this part."""
-        array = self.layout.align_mask_or_bias(name, array, self.backend)
-        return slice_broadcast(array, self.rows) if self.rows else array
 
     @property
     def has_lists(self) -> bool:
@@ -207,44 +185,22 @@ def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array
     return key, value, ~finite[..., None, :]
 
 
-def slice_broadcast(array: Array, where: Sequence[slice]) -> Array:
-    """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
-    if array is None:
-        return None
-    index = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
-    return array[(*index, ...)]
-
-
 def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> ScoreSpec:
     """Check the arrays, `v` perhaps None, and all that makes their scores; return the scores."""
     arrays = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
     backend = get_backend(**arrays, **call.arrays())
-    axes = call.feature_and_seq_axis(q)
+    q_axes = call.feature_and_seq_axis(q)
     check_axis_counts(arrays)
-    call.check(q, k, backend)
-    scale, softcap, block_size = call.scale, call.softcap, call.block_size
-    scale = None if scale is None else checks.positive_number("scale", scale)
-    softcap = None if softcap is None else checks.positive_number("softcap", softcap)
-    block_size = None if block_size is None else checks.positive_integer("block_size", block_size)
-    mask, bias = call.mask, call.bias
-    explicit = call.checked_positions(q, k, axes, backend)
-    positions: ImplicitPositions | ExplicitPositions | None = None
-    if explicit is not None:
-        if call.offset is not None:
-            checks.omitted("where `positions` are given", offset=call.offset)
-        mask, positions = explicit.with_ring_mask(mask, bias, backend)
-    key = LayoutKey(
-        arrays=tuple([(n, ArraySpec(x.dtype, tuple(x.shape), x.ndim)) for n, x in arrays.items()]),
-        axes=axes,
-        counts=call.counts(1 if positions is None else positions.batch),
-        sequences=None if explicit is None else explicit.sequences,
-        is_grouped=call.enable_gqa,
-        needs_lengths=callable(mask) or callable(bias),  # as a `Mask` or `Bias` is
-    )
-    layout = (numpy_layout_of if backend.has_host_arrays else layout_of)(key, backend.xp)
+    scale, softcap, block_size = call.check(q, k, backend)
+    layout = layout_of(q, k, v, q_axes, backend, is_grouped=call.enable_gqa)
     q_len, k_len = layout.queries.size, layout.keys.size
-    if positions is None:
-        positions = ImplicitPositions(call.first_query(layout, backend), k_len)
+    if call.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
+        axes.length(q, layout.seq, "q")
+        axes.length(k, layout.seq, "k")
+    mask, positions = call.mask_and_positions(q, k, layout, backend)
+    bias, counts = call.bias, call.counts(positions.batch)
+    if counts or (layout.key_heads is not None and layout.split is None):
+        layout = layout.with_counts(counts, call.sequences)
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, q_len, k_len, backend)
     if not (bias is None or callable(bias)):

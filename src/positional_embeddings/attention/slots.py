@@ -14,11 +14,12 @@ NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask
 class Slots(NamedTuple):
     """The slots of a cache, which hold all tokens, or as a ring the first and the newest ones.
 
-    Position p is in slot p if it is below `sinks`, else in slot ``sinks + (p - sinks) % ring``.
+    Position p is in slot p if it is below n = `num_sink_tokens`, else in slot
+    ``n + (p - n) % ring``.
     """
 
     capacity: int
-    sinks: int  # number of first tokens that stay
+    num_sink_tokens: int  # number of first tokens that stay
     window: int | None  # number of newest keys that a query of a ring sees; None without a ring
 
     @property
@@ -29,7 +30,7 @@ class Slots(NamedTuple):
     @property
     def ring(self) -> int:
         """Return the number of slots in which new tokens take the place of old ones."""
-        return self.capacity - self.sinks
+        return self.capacity - self.num_sink_tokens
 
     def positions(self, slots: Array, lengths: Array, oldest: Array, xp: Namespace) -> Array:
         """Return the position in each slot after some numbers of tokens; -1 if it is empty.
@@ -39,7 +40,7 @@ class Slots(NamedTuple):
         """
         if not self.is_ring:
             return xp.where(slots < lengths, slots, -1)
-        is_sink = slots < self.sinks
+        is_sink = slots < self.num_sink_tokens
         newest = lengths - 1 - xp.remainder(lengths - 1 - slots, self.ring)
         newest = xp.where(is_sink, slots, newest)
         is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
@@ -53,7 +54,7 @@ class Slots(NamedTuple):
         if self.window is None:
             return 0
         first = lengths + 1 - self.window if first is None else first
-        held, needed = (np.clip(at, self.sinks, lengths) for at in (oldest, first))
+        held, needed = (np.clip(at, self.num_sink_tokens, lengths) for at in (oldest, first))
         return max(0, int(np.max(held - needed)))
 
     def runs(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
@@ -65,13 +66,17 @@ class Slots(NamedTuple):
             yield first, first, stop - first
             return
         oldest = length - self.ring
-        at_first_slot = length - 1 - (length - 1 - self.sinks) % self.ring
-        inner = {p for p in (self.sinks, oldest, at_first_slot) if first < p < stop}
+        at_first_slot = length - 1 - (length - 1 - self.num_sink_tokens) % self.ring
+        inner = {p for p in (self.num_sink_tokens, oldest, at_first_slot) if first < p < stop}
         for start, end in pairwise(sorted({first, stop} | inner)):
-            if start < self.sinks:
+            if start < self.num_sink_tokens:
                 yield start, start, end - start
             elif start >= oldest:
-                yield self.sinks + (start - self.sinks) % self.ring, start, end - start
+                yield (
+                    self.num_sink_tokens + (start - self.num_sink_tokens) % self.ring,
+                    start,
+                    end - start,
+                )
 
 
 class Write(NamedTuple):
@@ -95,8 +100,8 @@ class NewTokens(NamedTuple):
     oldest: Array  # positions that the ring still has before, (batch or 1, 1)
     positions: Array  # (batch or 1, token); padding has that of the token before it, or 0
     mask: Array  # 1 at tokens and 0 at padding, (batch, token); None without padding
-    longest: int | None  # largest number of tokens with the new ones; None in a trace
-    xp: Namespace
+    max_length: int | None  # largest number of tokens with the new ones; None in a trace
+    host: Backend  # of these arrays
     backend: Backend  # of buffers
 
     @property
@@ -106,29 +111,31 @@ class NewTokens(NamedTuple):
         So they do in a ring, where the last tokens of a chunk overwrite keys that the first see.
         """
         is_chunk = self.slots.is_ring and self.positions.shape[1] > 1
-        return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
+        return is_chunk and (self.max_length is None or self.max_length > self.slots.capacity)
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
-        if self.longest is not None and self.backend.is_mutable:  # without empty slots at the end
+        if (
+            self.max_length is not None and self.backend.is_mutable
+        ):  # without empty slots at the end
             size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
         if not is_joined:
             return held
         new = self.positions
         if self.mask is not None:
-            new = self.xp.where(self.mask == 1, new, -1)
-        return self.xp.concat([held, new], axis=1)
+            new = self.host.xp.where(self.mask == 1, new, -1)
+        return self.host.xp.concat([held, new], axis=1)
 
     def _held(self, lengths: Array, size: int) -> Array:
         """Return the position in each of the first slots after some numbers of tokens."""
-        return self.slots.positions(self._count(size), lengths, self.oldest, self.xp)
+        return self.slots.positions(self._count(size), lengths, self.oldest, self.host.xp)
 
     def _count(self, size: int) -> Array:
-        device = None if self.xp is np else self.backend.device
-        return self.xp.arange(size, dtype=self.before.dtype, device=device)[None, :]
+        options = {"dtype": self.before.dtype, "device": self.host.device}
+        return self.host.xp.arange(size, **options)[None, :]
 
     def writes(self) -> Iterator[Write]:
         """Yield what to write to buffers; the host has to know all numbers."""
@@ -152,13 +159,13 @@ class NewTokens(NamedTuple):
         That is a slot, or `capacity` and the index of a new token; -1 if a trace, which does not
         know it, has more tokens than slots.
         """
-        xp, capacity = self.xp, self.slots.capacity
+        xp, capacity = self.host.xp, self.slots.capacity
         positions = self._held(self.after, capacity)
         token = positions - self.before
         if self.mask is not None:
             order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
             token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
         source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
-        if self.longest is not None or self.slots.is_ring:
+        if self.max_length is not None or self.slots.is_ring:
             return source
         return xp.where(self.after > capacity, -1, source)

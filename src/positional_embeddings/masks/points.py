@@ -7,7 +7,7 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, shift
+from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, intersect, shift
 from positional_embeddings.masks.spans import IndexRanges
 
 # Numbers of keys before and after its own position that a query sees, -1 to `ALL_KEYS`.
@@ -80,6 +80,7 @@ class ImplicitPositions(NamedTuple):
     k_len: int  # total number of keys
     batch: int = 1  # batch size of the positions
     may_be_empty: bool = False  # whether key positions below 0, of empty slots, are possible
+    key_range: tuple[int, int] | None = None  # a part of the keys, whose indices start at 0
 
     def points(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
@@ -87,6 +88,7 @@ class ImplicitPositions(NamedTuple):
         """Return the positions of queries (query, 1, 1) and of keys (1, key, 1)."""
         shifted = queries.shifted(self.offset) if self.offset else queries
         q = shifted.positions(backend, batch)[:, None, None]
+        keys = keys.shifted(self.key_range[0]) if self.key_range else keys
         k = keys.positions(backend, batch)[None, :, None]
         q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, queries)
         return q_block, PositionBlock(k, backend, self.k_len, keys.ranges)
@@ -101,7 +103,12 @@ class ImplicitPositions(NamedTuple):
     def visible_keys(self, mask: Any, queries: Ranges) -> VisibleKeys:
         """Return the keys that are visible to ranges of queries."""
         shifted = shift(queries, self.offset) if self.offset else queries
-        return mask._visible_keys(shifted, self.k_len)  # type: ignore[no-any-return]
+        visible_keys: VisibleKeys = mask._visible_keys(shifted, self.k_len)
+        if self.key_range is None:
+            return visible_keys
+        start, _ = self.key_range
+        ranges = (shift(intersect(x, (self.key_range,)), -start) for x in visible_keys)
+        return VisibleKeys(*ranges)
 
     def global_queries(self, mask: Any) -> Ranges:
         """Return the queries that see many more keys than their neighbours."""
@@ -112,6 +119,7 @@ class ImplicitPositions(NamedTuple):
     ) -> Array:
         """Return a bias between queries and keys, (query, key, heads)."""
         shifted = queries.shifted(self.offset) if self.offset else queries
+        keys = keys.shifted(self.key_range[0]) if self.key_range else keys
         return bias._between(shifted, keys, backend)
 
 

@@ -298,9 +298,10 @@ class DecoderCache(ArrayDataclass):
         )
         last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
         given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
-        xp, (positions, after, ahead, since, *masks) = in_one_library(
+        host, (positions, after, ahead, since, *masks) = in_one_library(
             get_backend(positions=positions), *given
         )
+        xp = host.xp
         if self._coordinates:
             positions = xp.max(positions, axis=0)
         if not self.caches[0]._is_batch_first:
@@ -381,8 +382,8 @@ class DecoderCache(ArrayDataclass):
         ]
         taken = self._with(caches=caches, buffers=buffers)
         if self.ahead is not None:
-            xp, (at, *counts) = in_one_library(backend, indices, self.ahead, self.since)
-            ahead, since = (xp.take(numbers, at) for numbers in counts)
+            host, (at, *counts) = in_one_library(backend, indices, self.ahead, self.since)
+            ahead, since = (host.xp.take(numbers, at) for numbers in counts)
             checks.set_fields(taken, ahead=ahead, since=since)
         return taken
 

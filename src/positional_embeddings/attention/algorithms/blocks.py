@@ -9,8 +9,9 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.threads import share, threads_for
+from positional_embeddings.attention.layout import slice_broadcast
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, batch_lengths, plan
-from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast, without_nonfinite
+from positional_embeddings.attention.scores import ScoreSpec, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax, products
 from positional_embeddings.masks.spans import IndexRanges, index_ranges
 

@@ -15,7 +15,8 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.namespace import Array, drop_none
 from positional_embeddings.attention.algorithms.blocks import partial_sums
-from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
+from positional_embeddings.attention.layout import slice_broadcast
+from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
@@ -143,9 +144,10 @@ def _attend_chunk(
     if keys != first_keys:
         terms.pop("sinks", None)
     counted: Any = shared.positions
-    positions = ImplicitPositions(counted.offset + queries[0], counted.k_len)
-    terms |= {"backend": get_backend(query=query), "rows": tuple(slice(*bounds) for bounds in rows)}
-    spec = shared._replace(positions=positions, keys=keys, **terms)
+    positions = ImplicitPositions(counted.offset + queries[0], counted.k_len, key_range=keys)
+    layout = shared.layout._replace(rows=tuple(slice(*bounds) for bounds in rows))
+    terms |= {"backend": get_backend(query=query), "layout": layout}
+    spec = shared._replace(positions=positions, **terms)
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
     with spec.backend.compute_context(query):
         return partial_sums(spec, query, key, value)[..., None, :]

@@ -8,8 +8,9 @@ from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, 
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.algorithms.dense import attend_visible, visible_weights
 from positional_embeddings.attention.attention_arguments import call_score_function
+from positional_embeddings.attention.layout import slice_broadcast
 from positional_embeddings.attention.plan import batch_lengths
-from positional_embeddings.attention.scores import ScoreSpec, slice_broadcast
+from positional_embeddings.attention.scores import ScoreSpec
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import PositionBlock
@@ -68,13 +69,17 @@ def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, list
     lists = PositionBlock(None, spec.backend, None).in_library(lists)
     if batch == 1:
         return _joined_blocks(inputs, query, queries, lists[..., 0])
-    axis, outputs = spec.aligned("mask", lists).shape.index(batch), []
+    axis, outputs = (
+        spec.layout.align_mask_or_bias("mask", lists, spec.backend).shape.index(batch),
+        [],
+    )
     for b in range(batch):
         rows = (*(slice(None),) * axis, slice(b, b + 1))
         arrays = (query, inputs.key, inputs.value, spec.sinks)
         own, key, value, sinks = (slice_broadcast(array, rows) for array in arrays)
         bias = spec.bias if callable(spec.bias) else slice_broadcast(spec.bias, rows)
-        own_spec = spec._replace(rows=rows, sinks=sinks, bias=bias)
+        layout = spec.layout._replace(rows=rows)
+        own_spec = spec._replace(layout=layout, sinks=sinks, bias=bias)
         sequence = inputs._replace(spec=own_spec, key=key, value=value)
         outputs.append(_joined_blocks(sequence, own, queries, lists[..., b]))
     return spec.backend.xp.concat(outputs, axis=axis)
@@ -144,17 +149,19 @@ def _block_output(inputs: _Inputs, at: Array, listed: Array, query: Array, *bias
         spec = spec._replace(bias=backend.move_axis(bias[0], 0, -2))
     is_there = (listed >= 0) & (listed < k_len)
     pairs = at[:, None, None], xp.where(is_there, listed, 0)[..., None]
-    hidden = spec.aligned("mask", (listed == -1)[..., None])
+    layout = spec.layout
+    hidden = layout.align_mask_or_bias("mask", (listed == -1)[..., None], backend)
     q, k = spec.positions.pairs(*pairs, backend)
     if others is not None:
-        hidden = hidden | spec.aligned("mask", others._hides(q, k))
+        hidden = hidden | layout.align_mask_or_bias("mask", others._hides(q, k), backend)
     if spec.positions.may_be_empty:
-        hidden = hidden | spec.aligned("mask", k.values < 0)
+        hidden = hidden | layout.align_mask_or_bias("mask", k.values < 0, backend)
     if backend.is_on_host(hidden) and backend.concrete_bool(~xp.any(hidden)):
         hidden = None
     to_add = _bias_at(spec, *pairs)
     if may_be_wrong:
-        wrong = spec.aligned("mask", (~is_there & (listed != -1))[..., None])
+        wrong = (~is_there & (listed != -1))[..., None]
+        wrong = layout.align_mask_or_bias("mask", wrong, backend)
         nan = backend.fill(backend.astype(wrong, backend.dtype), wrong, float("nan"))
         to_add = nan if to_add is None else to_add + nan
     # Each query becomes a matrix of its own, in which heads that share their keys are rows.
@@ -184,11 +191,11 @@ def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     backend, bias = spec.backend, spec.bias
     if isinstance(bias, Bias):
         q, k = spec.positions.pairs(queries, keys, backend)
-        return spec.aligned("bias", bias._at_pairs(q.values, k.values, backend))
+        array = bias._at_pairs(q.values, k.values, backend)
+        return spec.layout.align_mask_or_bias("bias", array, backend)
     if callable(bias):
         name, array = call_score_function("bias", bias, queries[..., 0], keys[..., 0])
-        array = spec.layout.align(name, array, keys.shape[0], keys.shape[1], backend)
-        return slice_broadcast(array, spec.rows)
+        return spec.layout.align(name, array, keys.shape[0], keys.shape[1], backend)
     if bias is None or bias.shape[-1] == 1:
         return bias
     *rows, count, k_len = bias.shape
