@@ -89,25 +89,31 @@ class AttentionArguments(NamedTuple):
             return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
 
-    def mask_and_positions(
+    def explicit_positions(
         self, q: Array, k: Array, layout: QKVLayout, backend: Backend
-    ) -> tuple[Mask | Array, ImplicitPositions | ExplicitPositions]:
-        """Check positions; return the mask, joined to the window of a ring, and the positions."""
+    ) -> ExplicitPositions | None:
+        """Check the positions of queries and keys, and return them; None if they are counted."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
-            first = self._first_query(layout, backend)
-            return self.mask, ImplicitPositions(first, layout.keys.size)
+            return None
         if isinstance(key_positions, KVStep):
             hint = " Pass positions=step."
             raise wrong_type("key_positions", "be an array", format_value(key_positions), hint)
         if not isinstance(positions, KVStep):
             q_axes = layout.feature, layout.seq
-            explicit = positions_of(q, k, positions, key_positions, q_axes, backend)
-        elif key_positions is not None:
+            return positions_of(q, k, positions, key_positions, q_axes, backend)
+        if key_positions is not None:
             requirement = "be left out where `positions` is a step"
             raise wrong_type("key_positions", requirement, format_value(key_positions))
-        else:
-            explicit = positions._positions_for(q, k, layout.seq, backend)
+        return positions._positions_for(q, k, layout.seq, backend)
+
+    def mask_and_positions(
+        self, explicit: ExplicitPositions | None, layout: QKVLayout, backend: Backend
+    ) -> tuple[Mask | Array, ImplicitPositions | ExplicitPositions]:
+        """Return the mask, joined to the window of a ring, and positions of one of two kinds."""
+        if explicit is None:
+            first = self._first_query(layout, backend)
+            return self.mask, ImplicitPositions(first, layout.keys.size)
         if self.offset is not None:
             checks.omitted("where `positions` are given", offset=self.offset)
         return explicit.with_ring_mask(self.mask, self.bias, backend)

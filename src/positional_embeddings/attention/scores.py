@@ -197,10 +197,11 @@ def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> Sc
     if call.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
         axes.length(q, layout.seq, "q")
         axes.length(k, layout.seq, "k")
-    mask, positions = call.mask_and_positions(q, k, layout, backend)
-    bias, counts = call.bias, call.counts(positions.batch)
+    explicit = call.explicit_positions(q, k, layout, backend)
+    counts = call.counts(1 if explicit is None else explicit.batch)
     if counts or (layout.key_heads is not None and layout.split is None):
         layout = layout.with_counts(counts, call.sequences)
+    bias, (mask, positions) = call.bias, call.mask_and_positions(explicit, layout, backend)
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, q_len, k_len, backend)
     if not (bias is None or callable(bias)):
