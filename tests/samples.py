@@ -471,8 +471,8 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(ABSOLUTE, {"x": X, "positions": POSITIONS}),
     ],
     "AbsolutePE.encoding": [
-        Call(ABSOLUTE.encoding, {"like": X, "offset": 2}),
-        Call(ABSOLUTE.encoding, {"like": X, "positions": POSITIONS}),
+        Call(ABSOLUTE.encoding, {"x": X, "offset": 2}),
+        Call(ABSOLUTE.encoding, {"x": X, "positions": POSITIONS}),
     ],
     "KVCache": [
         Call(
@@ -550,8 +550,8 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(LEARNED, {"x": X, "positions": POSITIONS}),
     ],
     "LearnedPE.encoding": [
-        Call(LEARNED.encoding, {"like": X[:, :4], "offset": 2}),
-        Call(LEARNED.encoding, {"like": X, "positions": POSITIONS}),
+        Call(LEARNED.encoding, {"x": X[:, :4], "offset": 2}),
+        Call(LEARNED.encoding, {"x": X, "positions": POSITIONS}),
     ],
     "LearnedPE.resize": [
         Call(LEARNED.resize, {"max_len": 8}, lambda layer, _: layer.embeddings),

@@ -19,8 +19,9 @@ from positional_embeddings import (
     cumulative_lengths,
     relative_positions,
 )
-from positional_embeddings.arguments import axes, checks, spans
+from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.dispatch import get_backend
+from positional_embeddings.masks import spans
 
 
 class OwnRoPE(RoPE):
