@@ -109,6 +109,9 @@ NAMES = {
 # Rotary parameters that do not affect rotation: a factor on queries by their positions.
 IGNORED = ("llama_4_scaling_beta",)
 
+# Keys of a class of configurations that the code does not read.
+UNREAD = {"minimax_m3_vl_text": ("rotary_dim",)}
+
 # Published types of models with the code of another type.
 ALIASES = {"kimi_k2": "deepseek_v3"}
 
@@ -136,6 +139,10 @@ REFUSED = {
 }
 UNRUN = (
     "its code was not run for this, so pass layout='half' or layout='interleaved', as in its code"
+)
+NOT_FOUND = (
+    "no rotation was found that gives its scores; only half and interleaved pairs by its "
+    "configuration were tried"
 )
 COLUMNS_FIRST = "its first coordinate is the column: build one, and pass `positions[::-1]`"
 
@@ -271,6 +278,7 @@ def keys_read(config_class: Any) -> dict[str, Any]:
     keys = [
         key
         for key in known_keys.READ_BY_SOME
+        if key not in UNREAD.get(config_class.model_type, ())
         if re.search(rf"\b{key}\b", class_code) or re.search(rf'config\.{key}\b|"{key}"', code)
     ]
     return {} if keys == [*catalog.ModelType().reads] else {"reads": keys}
@@ -552,7 +560,7 @@ def measure_rotation(config: Any, fields: dict[str, Any]) -> dict[str, Any]:  # 
     if reasons and all(isinstance(reason, driver.UndrivenError) for reason in reasons):
         raise reasons[0]
     texts = [reason.rstrip(".") for reason in reasons if isinstance(reason, str)]
-    reason = texts[0] if texts else "no layout of pairs gives its scores"
+    reason = texts[0] if texts else NOT_FOUND
     unknown = re.match(r"the rotary parameters .*must be of \[.*\], got '(\w+)'", reason)
     unknown = unknown or re.match(r"`([\w.]+)` is not known of", reason)
     return {"refused": f"its code reads `{unknown[1]}`" if unknown else reason}
@@ -659,7 +667,8 @@ def defaults_of(config_class: Any) -> dict[str, Any]:
     if names:
         fields["names"] = names
     values = driver.class_defaults(config_class)
-    defaults = {name: values.get(names.get(name), values.get(name)) for name in DEFAULT_KEYS}
+    read = [name for name in DEFAULT_KEYS if name not in UNREAD.get(config_class.model_type, ())]
+    defaults = {name: values.get(names.get(name), values.get(name)) for name in read}
     config = config_dict(config_class)
     parameters = config.get("rope_parameters") or {}
     nested = {key: x for key, x in parameters.items() if isinstance(x, dict)}

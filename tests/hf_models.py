@@ -557,19 +557,46 @@ def sort_features(x, ramped):
 
 def is_equal(rope, pairs, positions):
     """Return whether an embedding gives the scores of a model, to 1e-4 of the largest score."""
-    size, rotary_dim = rope.head_size, rope.rotary_dim or rope.head_size
-    actual, desired = [], []
-    for zero, rotated, ramped in pairs:
-        width = zero.shape[-1]
-        if size > width or not np.allclose(zero[..., :-size], rotated[..., :-size], atol=1e-6):
+    size = rope.head_size
+    for zero, rotated, _ in pairs:
+        if size > zero.shape[-1]:
             return False
-        # Rotated features have the factor at position 0, too.
-        factor = np.where(np.arange(size) < rotary_dim, rope.attention_factor, 1.0)
-        x = sort_features(*(a[..., width - size :] / factor for a in (zero, ramped)))
-        actual.append(rope(x, positions=positions))
-        desired.append(rotated[..., width - size :])
-    expected = scores(*desired)
-    return abs(scores(*actual) - expected).max() <= 1e-4 * abs(expected).max()
+        if not np.allclose(zero[..., :-size], rotated[..., :-size], atol=1e-6):
+            return False
+    tails = [[x[..., x.shape[-1] - size :] for x in arrays] for arrays in pairs]
+    return any(_gives_scores(rope, x, positions) for x in (tails, _with_common_order(tails)) if x)
+
+
+def _gives_scores(rope, pairs, positions):
+    # Rotated features have the factor at position 0, too.
+    rotary_dim = rope.rotary_dim or rope.head_size
+    factor = np.where(np.arange(rope.head_size) < rotary_dim, rope.attention_factor, 1.0)
+    try:
+        inputs = [sort_features(zero / factor, ramp / factor) for zero, _, ramp in pairs]
+    except AssertionError:
+        return False
+    expected = scores(*(rotated for _, rotated, _ in pairs))
+    actual = scores(*(rope(x, positions=positions) for x in inputs))
+    return abs(actual - expected).max() <= 1e-4 * abs(expected).max()
+
+
+def _with_common_order(pairs):
+    """Return queries and keys in one order of features, None if both have known orders.
+
+    Projections that are no linear layers, such as experts, show no order. Scores are products of
+    queries and keys, so that both have the same order: that of the other, or else their own.
+    """
+    known = [ramp[:, :1, :1] for *_, ramp in pairs if _is_ramp(ramp)]
+    if len(known) == len(pairs):
+        return None
+    order = known[0] if known else np.arange(1.0, 1 + pairs[0][0].shape[-1])
+    return [(zero, rotated, np.broadcast_to(order, zero.shape)) for zero, rotated, _ in pairs]
+
+
+def _is_ramp(ramped):
+    """Return whether the values of each head are evenly spaced, in any order."""
+    steps = np.diff(np.sort(ramped[0, :, 0], axis=-1))
+    return bool(steps.min() > 0 and np.allclose(steps, steps[:, :1], rtol=1e-2))
 
 
 def rotates(pairs):

@@ -9,8 +9,10 @@ import json
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hf_models
@@ -184,6 +186,46 @@ def test_types_and_lengths(parameters, nested, outer):
     rope = RoPE.from_hf_config(values, 1000, feature_axis=-1, seq_axis=-2)
     for _, pairs, positions in hf_models.observe(config):
         assert hf_models.is_equal(rope, pairs, positions)
+
+
+NOISE = np.random.default_rng(0).standard_normal((4, 1, 2, 5, 8))
+RAMP = np.broadcast_to(np.arange(1.0, 9), (1, 2, 5, 8))
+
+
+@pytest.mark.parametrize("order", [slice(None), [3, 1, 0, 2, 7, 5, 4, 6]])
+@pytest.mark.parametrize("ramps", [(RAMP, RAMP), (NOISE[2], RAMP), (RAMP, NOISE[2])])
+def test_projections_that_show_no_order_of_features(ramps, order):
+    """Experts and convolutions: queries and keys have the same order of features."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    rope, other = (RoPE(8, 9, layout=layout, **axes) for layout in ("half", "interleaved"))
+    positions = np.asarray([0, 1, 3, 4, 8])
+    arrays = [(x, rope(x, positions=positions)) for x in NOISE[:2]]
+    pairs = [
+        (x[..., order], rotated[..., order], ramp if ramp is NOISE[2] else ramp[..., order])
+        for (x, rotated), ramp in zip(arrays, ramps, strict=True)
+    ]
+    assert hf_models.is_equal(rope, pairs, positions)
+    assert not hf_models.is_equal(other, pairs, positions)
+
+
+def test_projections_without_any_order_of_features():
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    rope, positions = RoPE(8, 9, **axes), np.arange(5)
+    pairs = [
+        (x, rope(x, positions=positions), noise)
+        for x, noise in zip(NOISE[:2], NOISE[2:], strict=True)
+    ]
+    assert hf_models.is_equal(rope, pairs, positions)
+    assert not hf_models.is_equal(replace(rope, layout="interleaved"), pairs, positions)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "rotary_dim"), [("jetmoe", None), ("minimax_m3_vl_text", None), ("zaya", 64)]
+)
+def test_types_that_rotate_halves_without_a_known_order(model_type, rotary_dim):
+    """The projections of JetMoE and Zaya show no order; MiniMax-M3 ignores its `rotary_dim`."""
+    ropes = RoPE.layers_from_hf_config({"model_type": model_type, "num_hidden_layers": 2}, 64)
+    assert {(x.layout, x.head_size, x.rotary_dim) for x in ropes} == {("half", 128, rotary_dim)}
 
 
 @pytest.mark.long
