@@ -14,10 +14,10 @@ from positional_embeddings.masks.points import ImplicitPositions, PositionBlock
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, unite
 from positional_embeddings.masks.spans import IndexRanges, position_array
 
-# Ranges of fewer keys than this are not worth parts of their own.
+# Ranges of fewer keys are not worth separate parts.
 _SHORT = 64
 
-# A position from which a mask with a window sees nothing of the first tokens but some of them.
+# A position so far out that a window contains none of the first tokens.
 _FAR = 2**40
 
 
@@ -31,7 +31,7 @@ class ConcretePositions(NamedTuple):
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
-        """Return what is known of positions."""
+        """Return positions with the facts that checks need."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
             np.all(rows == np.arange(start, start + len(rows))[:, None])
@@ -60,14 +60,14 @@ class ExplicitPositions(NamedTuple):
 
     @property
     def are_indices(self) -> bool:
-        """Whether positions, or the slots of a step, count the queries and the keys."""
-        return self.slots is None or not (self._forgets() or self.first is None)
+        """Return whether positions, or the slots of a step, are the indices of queries and keys."""
+        return self.slots is None or not (self._may_hold_hidden_keys() or self.first is None)
 
     @property
     def extent(self) -> tuple[tuple[int, int], int] | None:
-        """The first position of a query and the one after the last, and the one after all keys.
+        """Return the range of the query positions, and one more than the largest key position.
 
-        At least 0 and 1; None if the host does not know them.
+        They are at least 0 and 1, or None if the host does not know them.
         """
         if self.on_host is None:
             return None
@@ -84,9 +84,9 @@ class ExplicitPositions(NamedTuple):
     def with_ring_mask(
         self, mask: Mask | Array, bias: Bias | Array, backend: Backend
     ) -> tuple[Mask | Array, "ImplicitPositions | ExplicitPositions"]:
-        """Return the mask with what a ring hides, and where the queries and the keys are.
+        """Return the mask, joined to the window of a ring, and the positions.
 
-        There is a mask in any case, so that values that are not finite have one rule.
+        The mask is never None, so that one rule applies to non-finite values.
         """
         slots = self.slots
         if slots is not None:
@@ -97,21 +97,23 @@ class ExplicitPositions(NamedTuple):
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
-        if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
+        if self._may_hold_hidden_keys() and (
+            mask is None or isinstance(mask, Mask)
+        ):  # else it is refused
             ring_mask = outside_ring(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
         return HIDES_NOTHING if mask is None else mask, at
 
-    def _forgets(self) -> bool:
-        """Tell whether a query may be given a key that a ring has for others only."""
+    def _may_hold_hidden_keys(self) -> bool:
+        """Return whether the ring may hold keys outside the window of this query."""
         _, num_sink_tokens, window = self.slots or (0, 0, None)
         if window is None or self.queries.shape[0] > 1:
             return window is not None
         is_short = self.on_host is not None and self.on_host.queries.max() < window
         return not is_short and bool(self.keys.shape[0] > num_sink_tokens + window)
 
-    # What scores ask of positions that are counted or given.
+    # Methods that scores call, as those of `ImplicitPositions`.
 
     def points(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, _batch: int = 1
@@ -144,7 +146,7 @@ class ExplicitPositions(NamedTuple):
             _keys_in(any_query, keys, np.any),
             _keys_in(every_query, keys, np.all),
         )
-        # Short gaps cost less than parts of their own, which are copied.
+        # Computing short gaps costs less than separate parts, which are copied.
         gaps = (pair for pair in complement(any_query, k_len) if pair[1] - pair[0] < _SHORT)
         every_query = tuple((start, stop) for start, stop in every_query if stop - start >= _SHORT)
         return VisibleKeys(unite((*any_query, *gaps)), every_query)
@@ -170,7 +172,7 @@ class ExplicitPositions(NamedTuple):
     # Checks.
 
     def _check_indices(self, name: str, rule: Any) -> None:
-        """Check that a mask or a bias goes with a step, whose slots may be no positions."""
+        """Check that a mask or a bias fits a step, whose slots may differ from positions."""
         if rule is None or isinstance(rule, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
@@ -186,7 +188,7 @@ class ExplicitPositions(NamedTuple):
 
 
 def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
-    """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
+    """Check that a mask with a window shows no key that the ring has overwritten."""
     parts, kept = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)

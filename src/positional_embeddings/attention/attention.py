@@ -31,7 +31,7 @@ Algorithm: TypeAlias = Literal["dense", "blocks", "listed_keys", "cupy", "jax_lo
 
 PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 
-# Scores are few, however many they are, if the keys have this many times as many numbers
+# Scores are few if the keys have this many numbers per score, or more
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
 KEY_NUMBERS_PER_SCORE = 8
 
@@ -118,13 +118,13 @@ def scaled_dot_product_attention(
         padding or a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
-        of them never exist together. If None, few scores are computed at once and many in
-        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
+        of them never exist together. If None, few scores are computed together and many in
+        blocks. A lazy library without loops computes all together, unless a `Mask` hides keys.
     enable_gqa : bool, default False
         Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
         it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
         name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
-        or `sinks` tell how many heads there are, and refused otherwise.
+        or `sinks` have the number of heads, and refused otherwise.
     return_lse : bool, default False
         Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
         by which outputs for parts of the keys are merged.
@@ -170,15 +170,15 @@ def scaled_dot_product_attention(
     Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
     running maximum of its scores and sums of weights relative to it, which shrink when it grows.
     Blocks that a mask hides are skipped, and a `Mask`, a `Bias` or a function is evaluated block
-    by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
-    visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
+    by block, so that it never exists as a whole. A `Mask` also has the keys that need not
+    be visited, and the blocks where it hides no key: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
     computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
     that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
 
-    With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
-    `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
-    precision add up in float32, and a kernel or two. Nothing waits for the device.
+    With CuPy a block of queries is computed with all its visible keys, up to 262,144, unless
+    `block_size` is passed: two products by cuBLAS, which read the arrays in place and add up half
+    precision in float32, and one or two kernels. No call waits for the device.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
@@ -375,7 +375,7 @@ def attention_weights(
 def prepare(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
     """Check a call, and return how its scores are made and the algorithm that computes them.
 
-    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
+    Only the step of a cache stores results of a call: a plan for equal calls.
     """
     if isinstance(call.positions, KVStep):
         return _prepare_in_step(q, k, v, call, call.positions)
@@ -460,7 +460,7 @@ def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
 
 
 def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:
-    """Tell whether all chunks of the arrays among some values have a known length, and elements."""
+    """Return whether all chunks of the arrays among `arrays` have known lengths above 0."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
     # NaN is a length that is not known.
     return all(n > 0 for array in chunked for lengths in backend.chunks(array) for n in lengths)

@@ -17,13 +17,13 @@ class QKVLayout(NamedTuple):
     """The axes of queries, keys and values, and of their scores."""
 
     shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
-    queries: IndexRanges  # all of them, as are the keys
+    queries: IndexRanges  # all queries
     keys: IndexRanges
     feature: int
     seq: int
     batch_axes: tuple[int, ...]  # all others, one that is split last
-    # Lengths that the last of them is split into: of key heads and the query heads that share
-    # each, of heads and sequences, or of all three.
+    # Lengths that the last batch axis is split into: key heads and query heads per key head, heads
+    # and sequences, or all three.
     split: tuple[int, ...] | None
     is_in_order: bool  # whether arrays have the axes (..., sequence, feature) before any split
     scores_per_key: Any  # NaN if a lazy library does not know a length
@@ -59,7 +59,7 @@ class QKVLayout(NamedTuple):
         return backend.astype(rows, dtype)
 
     def lse(self, rows: Array, backend: Backend) -> Array:
-        """Return one number a query, (..., query, 1), with the axes of the queries but features."""
+        """Return one number per query, (..., query, 1), on the axes of `q` except features."""
         lse = self.restored(rows, backend.dtype, backend)
         return lse[(*(slice(None),) * self.feature, 0, ...)]
 
@@ -69,20 +69,20 @@ class QKVLayout(NamedTuple):
             array = backend.xp.permute_dims(array, (*self.batch_axes, *last))
         if self.split is None:
             return array
-        *others, count, n, m = array.shape
-        axis, split = len(others), self._split_of(count)
+        *lengths_after, count, n, m = array.shape
+        axis, split = len(lengths_after), self._split_of(count)
         if backend.is_chunked and count > 0:
             inner = prod(split[1:])
             if any(k % inner for k in backend.chunks(array)[axis]):
                 array = backend.rechunk(array, {axis: (count,)})  # else a part would be cut in two
-        return backend.reshape(array, (*others, *split, n, m))
+        return backend.reshape(array, (*lengths_after, *split, n, m))
 
     def _split_of(self, count: int) -> tuple[int, ...]:
-        """Return the lengths that as many rows are split into: of queries, of keys, or one."""
-        heads, *others = self.split or (count,)
-        if count == heads * prod(others):
-            return (heads, *others)
-        return (1,) * (1 + len(others)) if count == 1 else (heads, 1, *others[1:])
+        """Return the lengths that an axis of `count` rows of queries or keys is split into."""
+        heads, *lengths_after = self.split or (count,)
+        if count == heads * prod(lengths_after):
+            return (heads, *lengths_after)
+        return (1,) * (1 + len(lengths_after)) if count == 1 else (heads, 1, *lengths_after[1:])
 
     def align(self, name: str, array: Array, q_len: int, k_len: int, backend: Backend) -> Array:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
@@ -244,7 +244,7 @@ def _layout(
     )
 
 
-# Checks take as long as the attention of a token. Lengths of other libraries may be no keys.
+# Checks take as long as the attention of a token. Lengths of other libraries may not be hashable.
 _numpy_layout = lru_cache(maxsize=256)(_layout)
 
 
@@ -260,7 +260,7 @@ def _check_dtypes(types: tuple[Dtype, ...], xp: Namespace) -> None:
 def _check_shapes(
     shapes: tuple[tuple[Any, ...], ...], feature: int, other_axes: tuple[int, ...]
 ) -> None:
-    """Check the features of keys, and the other axes of values."""
+    """Check the features of keys, and the axes of values except the features."""
     q_shape, k_shape, *v_shape = shapes
     if checks.lengths_differ(k_shape[feature], q_shape[feature]):
         required = f"have the features of `q`, {q_shape[feature]} on axis {feature}"
@@ -274,7 +274,7 @@ def _check_shapes(
 
 
 def check_axis_counts(arrays: dict[str, Array]) -> None:
-    """Check that all arrays have as many axes as `q`."""
+    """Check that all arrays have the number of axes of `q`."""
     count = arrays["q"].ndim
     for name, array in arrays.items():
         if array.ndim != count:

@@ -24,7 +24,7 @@ _LARGE_SOFTCAP = 2.0**64
 
 
 class ScoreSpec(NamedTuple):
-    """What makes scores of queries and keys, with axes (..., query, key)."""
+    """The formula of the scores of queries and keys, with axes (..., query, key)."""
 
     backend: Backend
     layout: QKVLayout
@@ -35,9 +35,9 @@ class ScoreSpec(NamedTuple):
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
     positions: (
         ImplicitPositions | ExplicitPositions
-    )  # where queries and keys are, for a `Mask` or a `Bias`
-    with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
-    block_size: int | None  # number of queries and of keys of a block, if it is asked for
+    )  # of queries and keys, for a `Mask` or a `Bias`
+    with_lse: bool  # whether to return the logarithm of the sum of exponentials
+    block_size: int | None  # number of queries and of keys of a block, if passed
     visible: IndexRanges  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
 
@@ -77,7 +77,7 @@ class ScoreSpec(NamedTuple):
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 
     def with_arrays(self) -> "ScoreSpec":
-        """Return the same scores, with arrays for the mask and the bias of all that is seen."""
+        """Return the same scores, with arrays for the mask and the bias of all visible keys."""
         pairs = self.layout.queries, self.visible
         mask = self.mask_between(*pairs) if self.is_masked else self.mask
         counted = ImplicitPositions(0, self.layout.keys.size)
@@ -124,7 +124,7 @@ class ScoreSpec(NamedTuple):
         )
 
     def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
-        """Return the mask with what a bias of minus infinity hides, and the bias to add."""
+        """Return the mask, joined to the keys of bias minus infinity, and the bias to add."""
         if bias is None:
             return mask, None
         bias = self.bias_to_add(bias)
@@ -132,7 +132,7 @@ class ScoreSpec(NamedTuple):
         return hidden if mask is None else mask | hidden, bias
 
     def bias_to_add(self, bias: Array) -> Array:
-        """Return a bias in the dtype of the scores; what is finite stays so."""
+        """Return a bias in the dtype of the scores; finite numbers stay finite."""
         xp, dtype = self.backend.xp, self.backend.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
             # Its large numbers neither hide a key nor outweigh all others.
@@ -170,7 +170,7 @@ def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
 
 
 def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array, Array, Array]:
-    """Return keys and values with 0 for what is not finite, and which had such, None if none.
+    """Return keys and values with 0 for non-finite numbers, and a mask of such keys or None.
 
     0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
     """

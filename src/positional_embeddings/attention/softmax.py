@@ -1,4 +1,4 @@
-"""Products with keys and values, and between them the softmax, at once or block by block."""
+"""Products with keys and values, and the softmax between them, dense or block by block."""
 
 from functools import reduce
 from math import prod
@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array
 
 # Numbers of half precision that are converted at a time: they stay in a core's cache
 # (`benchmarks/bench.py --only "decoding step"`).
-_MOST_CONVERTED = 2**17
+_MAX_CONVERTED_NUMBERS = 2**17
 
 
 def products(query: Array, key: Array, backend: Backend, scale: float | None = None) -> Array:
@@ -23,29 +23,29 @@ def products(query: Array, key: Array, backend: Backend, scale: float | None = N
         query = backend.astype(query, backend.dtype) * scale
     if key.dtype == backend.dtype:
         return backend.grouped_matmul(query, backend.transpose(key))
-    parts = [key[..., at, :] for at in _parts_to_convert(key, backend)]
-    found = [products(query, backend.astype(part, backend.dtype), backend) for part in parts]
-    return found[0] if len(found) == 1 else backend.xp.concat(found, axis=-1)
+    parts = [key[..., part, :] for part in _parts_to_convert(key, backend)]
+    results = [products(query, backend.astype(part, backend.dtype), backend) for part in parts]
+    return results[0] if len(results) == 1 else backend.xp.concat(results, axis=-1)
 
 
 def weighted_sums(weights: Array, value: Array, backend: Backend) -> Array:
     """Return the sums of values of any real dtype that have these weights."""
     if value.dtype == backend.dtype:
         return backend.grouped_matmul(weights, value)
-    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, backend))
+    parts = ((part, value[..., part, :]) for part in _parts_to_convert(value, backend))
     sums = (
-        backend.grouped_matmul(weights[..., at], backend.astype(x, backend.dtype))
-        for at, x in parts
+        backend.grouped_matmul(weights[..., part], backend.astype(x, backend.dtype))
+        for part, x in parts
     )
     return reduce(add, sums)
 
 
 def _parts_to_convert(array: Array, backend: Backend) -> list[slice]:
-    """Return parts of keys or values to convert one by one, all of them but on the host."""
+    """Return parts of keys or values to convert one by one: on a device, a single part."""
     if 0 in array.shape or not (backend.supports_inplace(array) and backend.is_on_host(array)):
         return [slice(None)]
     size = array.shape[-2]
-    return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
+    return cuts(size, max(1, _MAX_CONVERTED_NUMBERS * size // prod(array.shape)))
 
 
 def softmax(
@@ -82,21 +82,21 @@ def log_sum_exp(highest: Array, total: Array, backend: Backend) -> Array:
 
 
 def _finite(sinks: Array, backend: Backend) -> Array:
-    """Return sinks without infinite ones, from which no distance is to be had."""
-    most = float(backend.xp.finfo(sinks.dtype).max)
-    return backend.clip(sinks, -most, most)
+    """Return sinks clipped to finite numbers, so that differences are defined."""
+    max_finite = float(backend.xp.finfo(sinks.dtype).max)
+    return backend.clip(sinks, -max_finite, max_finite)
 
 
 class OnlineSoftmax(NamedTuple):
     """Running maximum of the scores of each query, and sums weighted by exp(score - maximum).
 
-    Algorithm 3 of Milakov and Gimelshein (2018). The maximum is kept `headroom` above the
+    Algorithm 3 of Milakov and Gimelshein (2018). The maximum is `headroom` above the
     highest score, so that no sum of values near the largest float overflows.
     """
 
     sums: Array  # (..., query, n): of the weighted values
     total: Array  # (..., query, 1): of the weights
-    running_max: Array  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
+    running_max: Array  # (..., query, 1); None for small scores in `exponent_unit`
 
     def with_sinks(self, sinks: Array, backend: Backend) -> "OnlineSoftmax":
         """Return the state after a key without value that has these scores, (..., 1, 1)."""
@@ -129,11 +129,11 @@ class OnlineSoftmax(NamedTuple):
         sums = backend.apply(xp.add, backend.grouped_matmul(weights, values), old_sums)
         return OnlineSoftmax(sums, old_total + backend.row_sum(weights), running_max)
 
-    def part(self, at: slice) -> "OnlineSoftmax":
+    def part(self, index: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""
-        return OnlineSoftmax(*(None if x is None else x[..., at, :] for x in self))
+        return OnlineSoftmax(*(None if x is None else x[..., index, :] for x in self))
 
-    # What a state gives, as one array (..., query, column).
+    # Results of a state, as one array (..., query, column).
 
     def means(self, backend: Backend) -> Array:
         """Return the weighted means of the values, zeros if every key was hidden.

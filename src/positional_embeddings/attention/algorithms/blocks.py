@@ -27,14 +27,14 @@ _SMALL_SCORE = 25.0
 # ... if no value is larger than this: weighted by exp(_SMALL_SCORE) it might overflow.
 _LARGE = 2.0**64
 
-# Stands in where no query of a block sees any key.
+# Placeholder for a block of queries that see no key.
 _FIRST_KEY = KeyBlock(index_ranges((0, 1)))
 
 Slices = tuple[slice, ...]
 
 
 class Inputs(NamedTuple):
-    """What blocks are cut from."""
+    """Arrays that blocks are cut from."""
 
     spec: ScoreSpec
     query: Array
@@ -43,21 +43,20 @@ class Inputs(NamedTuple):
     # True for a key that was not finite, or its value, (..., 1, key); None if there is none.
     nonfinite: Array
     max_square: Array  # squared length of the longest key; None if scores may be large
-    # How far the maximum is kept above the highest score, so that the weights of all keys together
-    # are at most 1 / 2.
+    # Distance of the maximum from the highest score, so that the sum of all weights is at most 1/2.
     headroom: float
 
 
 class _Rows(NamedTuple):
-    """Queries of a group of rows, and what is known of them after some keys."""
+    """Queries of a group of rows, and their state after some keys."""
 
     group: Slices
     query: Array  # scaled
     state: OnlineSoftmax
 
-    def part(self, at: slice) -> "_Rows":
+    def part(self, index: slice) -> "_Rows":
         """Return the same rows for some of the queries."""
-        return _Rows(self.group, self.query[..., at, :], self.state.part(at))
+        return _Rows(self.group, self.query[..., index, :], self.state.part(index))
 
 
 def max_scores(query: Array, backend: Backend) -> int:
@@ -70,33 +69,33 @@ def attend_blocks(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tu
     blocks, inputs = _query_blocks(spec, query, key), inputs_of(spec, query, key, value)
     if not spec.with_lse:
         return _joined(inputs, blocks, OnlineSoftmax.means), None
-    both = _joined(inputs, blocks, OnlineSoftmax.means_and_lse, more=1)
-    return both[..., :-1], both[..., -1:]
+    output_and_lse = _joined(inputs, blocks, OnlineSoftmax.means_and_lse, extra_columns=1)
+    return output_and_lse[..., :-1], output_and_lse[..., -1:]
 
 
 def partial_sums(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Array:
-    """Return what other keys can be added to, the `columns` of an `OnlineSoftmax`."""
+    """Return the `columns` of an `OnlineSoftmax`, to be merged with sums over other keys."""
     blocks, inputs = _query_blocks(spec, query, key), inputs_of(spec, query, key, value)
-    return _joined(inputs, blocks, OnlineSoftmax.columns, more=2)
+    return _joined(inputs, blocks, OnlineSoftmax.columns, extra_columns=2)
 
 
 def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
-    most, count = max_scores(query, spec.backend), prod(batch_lengths(query, key))
+    max_block_scores, count = max_scores(query, spec.backend), prod(batch_lengths(query, key))
     visible_keys = spec.visible_keys if spec.knows_visible_keys else None
     lengths = query.shape[-2], key.shape[-2], spec.block_size
-    return plan(*lengths, most, visible_keys, spec.global_queries(), count)
+    return plan(*lengths, max_block_scores, visible_keys, spec.global_queries(), count)
 
 
 def _joined(
     inputs: Inputs,
     blocks: list[QueryBlock],
     result_of: Callable[[OnlineSoftmax, Backend], Array],
-    more: int = 0,
+    extra_columns: int = 0,
 ) -> Array:
-    """Return what the states of all queries give, (..., query, column).
+    """Return a result of the states of all queries, (..., query, column).
 
-    There are as many columns as features of the values, and some `more`.
+    The columns are the features of the values and the `extra_columns`.
     """
     backend, query, value = inputs.spec.backend, inputs.query, inputs.value
     rows = batch_lengths(query, inputs.key)
@@ -109,20 +108,24 @@ def _joined(
         parts.sort(key=lambda part: part[0].start)
         return backend.xp.concat([result for _, result in parts], axis=-2)
 
-    # As many rows at a time as the largest block leaves room for.
-    sizes = (queries.size * at.keys.size for block in blocks for queries, at in block.blocks())
-    most = max(1, max_scores(query, backend) // max(sizes, default=1))
-    lengths = block_lengths(rows, range(len(rows)), most)
+    # Rows of a group: the largest block then has at most the maximum number of scores.
+    sizes = (
+        queries.size * key_block.keys.size
+        for block in blocks
+        for queries, key_block in block.blocks()
+    )
+    max_block_scores = max(1, max_scores(query, backend) // max(sizes, default=1))
+    lengths = block_lengths(rows, range(len(rows)), max_block_scores)
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    shape = (*rows, query.shape[-2], value.shape[-1] + more)
+    shape = (*rows, query.shape[-2], value.shape[-1] + extra_columns)
     output = backend.xp.empty(shape, dtype=backend.dtype, device=backend.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
-        block, some = piece
-        for queries, states in _attend_rows(inputs, some, block):
-            for group, state in zip(some, states, strict=True):
-                for at, result in queries.parts(result_of(state, backend)):
-                    output[(*group, at, slice(None))] = result
+        block, block_groups = piece
+        for queries, states in _attend_rows(inputs, block_groups, block):
+            for group, state in zip(block_groups, states, strict=True):
+                for index, result in queries.parts(result_of(state, backend)):
+                    output[(*group, index, slice(None))] = result
 
     threads, blas = threads_for(output)
     # A piece computes its masks once for all its groups: no more pieces than threads need.
@@ -135,7 +138,7 @@ def _joined(
 
 
 def inputs_of(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Inputs:
-    """Return what to cut blocks from."""
+    """Return the arrays that blocks are cut from."""
     backend = spec.backend
     xp = backend.xp
     key, value = (_features_contiguous(x, backend) for x in (key, value))
@@ -162,10 +165,10 @@ def _attend_rows(
     that attends to nothing have a gradient, too.
     """
     if inputs.spec.backend.records_gradients:
-        *others, last = block.key_blocks or (_FIRST_KEY,)
-        block = block._replace(key_blocks=(*others, last._replace(is_required=True)))
+        *first_blocks, last = block.key_blocks or (_FIRST_KEY,)
+        block = block._replace(key_blocks=(*first_blocks, last._replace(is_required=True)))
     rows = [_start(inputs, group, block.queries) for group in groups]
-    yield from _meet_keys(inputs, rows, block)
+    yield from _visit_keys(inputs, rows, block)
 
 
 def _start(inputs: Inputs, group: Slices, queries: IndexRanges) -> _Rows:
@@ -174,9 +177,9 @@ def _start(inputs: Inputs, group: Slices, queries: IndexRanges) -> _Rows:
     query = queries.take(slice_broadcast(inputs.query, group), -2, backend)
     query = _features_contiguous(query, backend) * spec.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
-    like = {"dtype": backend.dtype, "device": backend.device}
-    sums, total = (xp.zeros((*shape, n), **like) for n in (inputs.value.shape[-1], 1))
-    running_max = xp.full((*shape, 1), -float("inf"), **like)
+    options = {"dtype": backend.dtype, "device": backend.device}
+    sums, total = (xp.zeros((*shape, n), **options) for n in (inputs.value.shape[-1], 1))
+    running_max = xp.full((*shape, 1), -float("inf"), **options)
     if inputs.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * inputs.max_square
         if backend.concrete_bool(bound <= _SMALL_SCORE**2):
@@ -186,7 +189,7 @@ def _start(inputs: Inputs, group: Slices, queries: IndexRanges) -> _Rows:
     return _Rows(group, query, state)
 
 
-def _meet_keys(
+def _visit_keys(
     inputs: Inputs, rows: list[_Rows], block: QueryBlock
 ) -> Iterator[tuple[IndexRanges, list[OnlineSoftmax]]]:
     """Yield queries of a block, and their states after its keys and the keys of its parts."""
@@ -197,30 +200,32 @@ def _meet_keys(
         for i, (group, query, state) in enumerate(rows):
             parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
             hidden, bias_to_add = spec.hidden_and_bias(*parts)
-            hides_all, hidden = _what_it_hides(hidden, spec)
+            hides_all, hidden = _hidden_keys(hidden, spec)
             if hides_all and not is_required:
                 continue
-            both = inputs.key, inputs.value
-            key, value = (keys.take(slice_broadcast(x, group), -2, backend) for x in both)
+            key, value = (
+                keys.take(slice_broadcast(x, group), -2, backend)
+                for x in (inputs.key, inputs.value)
+            )
             nonfinite = keys.take(slice_broadcast(inputs.nonfinite, group), -1, backend)
             logits = spec.from_products(products(query, key, backend), nonfinite, None, bias_to_add)
-            after = state.update(logits, hidden, value, inputs.headroom, backend)
-            rows[i] = _Rows(group, query, after)
+            new_state = state.update(logits, hidden, value, inputs.headroom, backend)
+            rows[i] = _Rows(group, query, new_state)
             del logits  # so that the next ones take the same memory, which is in the cache
     if not block.parts:
         yield block.queries, [state for _, _, state in rows]
     start = 0
     for part in block.parts:
         stop = start + part.queries.size
-        yield from _meet_keys(inputs, [own.part(slice(start, stop)) for own in rows], part)
+        yield from _visit_keys(inputs, [row.part(slice(start, stop)) for row in rows], part)
         start = stop
 
 
-def _what_it_hides(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
-    """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
+def _hidden_keys(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
+    """Return whether a mask hides all keys from all queries, and the mask, None if it hides none.
 
-    That is asked to save time. On a device, which is waited for, it is asked only where no mask
-    planned the blocks: blocks that a mask planned are seldom hidden as a whole.
+    These checks save time. A check on a device waits for it, and is made only if no mask planned
+    the blocks: planned blocks are rarely hidden as a whole.
     """
     backend = spec.backend
     if mask is None:
@@ -234,7 +239,7 @@ def _what_it_hides(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
 
 
 def _are_small(sinks: Array, backend: Backend) -> bool:
-    """Tell whether sinks, or None, need no maximum subtracted before exp."""
+    """Return whether sinks are None, or need no maximum subtracted before exp."""
     return sinks is None or backend.concrete_bool(
         backend.xp.max(backend.xp.abs(sinks)) <= _SMALL_SCORE
     )

@@ -28,7 +28,7 @@ from positional_embeddings.masks.spans import full_range
 Bounds: TypeAlias = list[tuple[int, int]]
 
 # How many chunks of keys, whose columns are partial outputs, one task merges.
-_MOST_MERGED = 8
+_MAX_MERGED_CHUNKS = 8
 
 _NAME = "scaled_dot_product_attention"  # of the tasks
 
@@ -43,12 +43,12 @@ def attend_dask_chunks(
     lengths = [backend.chunks(array)[axis] for axis, array in enumerate(longer)]
     lengths += [backend.chunks(query)[rows], backend.chunks(key)[rows]]
     chunks = dict(enumerate(lengths))
-    # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
+    # The axes are (..., query, key, feature), with length 1 where an array lacks an axis.
     expanded = query[..., None, :], key[..., None, :, :], value[..., None, :, :]
     arrays = [backend.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
     arrays += [backend.rechunk(array[..., None], chunks) for array in terms.values()]
-    # What all tasks share, one node of the graph, which each worker gets once: the scores without
-    # arrays, and without a space, which each task has of its chunks.
+    # One node of the graph, which all tasks share and each worker gets once: the scores without
+    # arrays and without a backend, which each task takes from its chunks.
     without: dict[str, Any] = dict.fromkeys(("backend", "sinks", *terms))
     if not isinstance(spec.positions, ImplicitPositions):
         without["positions"] = ImplicitPositions(0, spec.layout.keys.size)
@@ -82,7 +82,7 @@ def _terms_that_are_arrays(spec: ScoreSpec, query: Array, key: Array) -> dict[st
 
 
 def _is_evaluated_in_tasks(rule: Mask | Bias | Array) -> bool:
-    """Tell whether a mask or a bias holds neither arrays of the library nor functions for them."""
+    """Return whether a mask or a bias holds neither arrays of the library nor functions."""
     if not isinstance(rule, Mask | Bias) or isinstance(rule, FunctionMask) or rule._arrays():
         return False
     return all(map(_is_evaluated_in_tasks, getattr(rule, "masks", ())))
@@ -93,12 +93,12 @@ def _visible_chunks(
 ) -> Iterator[tuple[Bounds, list[Bounds]]]:
     """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
 
-    def seen(queries: tuple[int, int]) -> Bounds:
+    def visible_bounds(queries: tuple[int, int]) -> Bounds:
         ranges = spec.visible_keys((queries,)).any_query
         # The first one is hidden.
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
-    for keys, queries in groupby(q_bounds, seen):
+    for keys, queries in groupby(q_bounds, visible_bounds):
         runs = [[chunk for chunk in keys if a <= chunk[0] < b] for a, b in unite(keys)]
         yield list(queries), runs
 
@@ -139,8 +139,8 @@ def _attend_chunk(
 ) -> Array:
     """Return the columns of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (axis[i] for axis, i in zip(bounds, block_id, strict=False))
-    query, key, value, *others = arrays
-    terms = {name: array[..., 0] for name, array in zip(names, others, strict=True)}
+    query, key, value, *term_arrays = arrays
+    terms = {name: array[..., 0] for name, array in zip(names, term_arrays, strict=True)}
     if keys != first_keys:
         terms.pop("sinks", None)
     counted: Any = shared.positions
@@ -163,7 +163,9 @@ def _merged(parts: Array, backend: Backend) -> Array:
     """Merge the columns of all chunks of keys, (..., query, 1, feature + 2)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
-        lengths = tuple(min(_MOST_MERGED, count - n) for n in range(0, count, _MOST_MERGED))
+        lengths = tuple(
+            min(_MAX_MERGED_CHUNKS, count - n) for n in range(0, count, _MAX_MERGED_CHUNKS)
+        )
         parts = backend.rechunk(parts, {axis: lengths})
         chunks = list(backend.chunks(parts))
         chunks[axis] = (1,) * len(lengths)

@@ -27,11 +27,11 @@ def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tup
 def attend_visible(
     spec: ScoreSpec, query: Array, key: Array, value: Array, mask: Array, bias: Array
 ) -> tuple[Array, Array]:
-    """Return what `attend` does, where a mask or a bias may hide keys.
+    """Return the output and perhaps the logarithms, where a mask or a bias may hide keys.
 
-    Keys and values are first taken for finite. One check of the scores and of the output confirms
-    it, at one wait for a device: in a decoding step these are much smaller than the keys and the
-    values. If it fails, all is computed again without what is not finite.
+    The first pass assumes finite keys and values. One check of the scores and the output, which are
+    much smaller in a decoding step, confirms it with one wait for a device. If it fails, a second
+    pass replaces non-finite keys and values.
     """
     backend = spec.backend
     if backend.is_concrete(query) and not backend.has_cuda_kernels:
@@ -56,7 +56,7 @@ def dense_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
 
 
 def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
-    """Return what `weights` does, where a mask or a bias may hide keys."""
+    """Return the softmax of all scores, where a mask or a bias may hide keys."""
     key, nonfinite = spec.backend.astype(key, spec.backend.dtype), None
     if not (mask is None and bias is None):
         key, _, nonfinite = without_nonfinite(key, key, spec.backend)

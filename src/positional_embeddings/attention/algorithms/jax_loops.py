@@ -17,8 +17,8 @@ from positional_embeddings.masks.spans import IndexRanges
 MAX_SCORES_PER_BLOCK = 2**22
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
-_FEWEST_QUERIES_OR_KEYS = 128
-_MULTIPLE = 64  # of queries or keys, the lengths of blocks
+_MIN_BLOCK_LENGTH = 128
+_LENGTH_MULTIPLE = 64  # of queries or keys, the lengths of blocks
 
 
 def block_size(spec: ScoreSpec) -> int:
@@ -27,21 +27,23 @@ def block_size(spec: ScoreSpec) -> int:
         return spec.block_size
     rows = spec.layout.scores_per_key // spec.layout.queries.size
     length = int((MAX_SCORES_PER_BLOCK / rows) ** 0.5)
-    return max(_FEWEST_QUERIES_OR_KEYS, length // _MULTIPLE * _MULTIPLE)
+    return max(_MIN_BLOCK_LENGTH, length // _LENGTH_MULTIPLE * _LENGTH_MULTIPLE)
 
 
 def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> list[list[int]]:
-    """Return which blocks of keys each block of queries visits: those that a mask does not hide.
+    """Return the blocks of keys, by number, that a mask does not hide from each block of queries.
 
-    The numbers of these blocks come first, and then -1, so that all lists are as long.
+    The lists are padded with -1 to one length.
     """
     visited = []
-    for at in cuts(q_len, q_block):
-        seen = spec.visible_keys(((at.start, at.stop),)).any_query
-        some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
-        visited.append(sorted(some))
-    longest = max(map(len, visited))
-    return [some + [-1] * (longest - len(some)) for some in visited]
+    for block in cuts(q_len, q_block):
+        visible = spec.visible_keys(((block.start, block.stop),)).any_query
+        numbers = {
+            j for start, stop in visible for j in range(start // k_block, -(-stop // k_block))
+        }
+        visited.append(sorted(numbers))
+    max_blocks = max(map(len, visited))
+    return [numbers + [-1] * (max_blocks - len(numbers)) for numbers in visited]
 
 
 def attend_jax_loops(
@@ -112,8 +114,8 @@ def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
     product = products(query[..., :1], inputs.key[..., :1, :1], backend)
     weighted = backend.grouped_matmul(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
-    both = weighted, product
-    sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)
+    pair = weighted, product
+    sums, total = (xp.where(xp.isnan(array), 0.0, xp.zeros_like(array)) for array in pair)
     return OnlineSoftmax(sums, total, total - float("inf"))
 
 
