@@ -179,8 +179,8 @@ class DecoderCache(ArrayDataclass):
         capacities = {layer: caches[window].capacity for layer, window in windows.items()}
         shapes = [layer and _shapes_of(layer, batch, capacities[layer])[1:] for layer in layers]
         buffers = _buffers(shapes, partial(backend.xp.zeros, dtype=dtype, device=device), backend)
-        kept = tuple([layer and alike[layer] for layer in layers])
-        return cls(kept, tuple(caches.values()), buffers)
+        shared_layers = tuple([layer and alike[layer] for layer in layers])
+        return cls(shared_layers, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self.layers), "layer")
@@ -278,16 +278,18 @@ class DecoderCache(ArrayDataclass):
         count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
         leading = (self._coordinates,) if self._coordinates else ()
         whole = (batch, count) if seq_axis else (count, batch)
-        shape, own = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
-        fits = own == (count,) or (len(own) == 2 and all(map(checks.broadcasts_to, own, whole)))
+        shape, token_shape = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
+        fits = token_shape == (count,) or (
+            len(token_shape) == 2 and all(map(checks.broadcasts_to, token_shape, whole))
+        )
         if (
             shape[: len(leading)] != leading
             or not fits
-            or own[-1 if len(own) == 1 else seq_axis] != count
+            or token_shape[-1 if len(token_shape) == 1 else seq_axis] != count
         ):
             requirement = f"have shape {(*leading, count)} or {(*leading, *whole)}"
             raise wrong_value("positions", requirement, shape, NEW_HINT)
-        if len(own) == 1:
+        if len(token_shape) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
@@ -297,9 +299,9 @@ class DecoderCache(ArrayDataclass):
             as_integer_array("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
         )
         last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
-        given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
+        arrays = [positions, self.lengths, *last] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
-            get_backend(positions=positions), *given
+            get_backend(positions=positions), *arrays
         )
         xp = host.xp
         if self._coordinates:
