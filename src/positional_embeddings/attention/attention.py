@@ -19,8 +19,9 @@ from positional_embeddings.attention.algorithms.listed_keys import (
     attend_listed_keys,
     listed_key_weights,
 )
+from positional_embeddings.attention.at_positions import StepPositions
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.attention.cache import KVStep, positions_in_step
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -48,7 +49,7 @@ def scaled_dot_product_attention(
     softcap: float | None = None,
     sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: AnyArray | KVStep | None = None,
+    positions: AnyArray | KVStep | StepPositions | None = None,
     key_positions: AnyArray | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
@@ -237,7 +238,7 @@ def scaled_dot_product_attention(
     """
     call = AttentionArguments(
         *(mask, bias, scale, softcap, offset, key_positions, block_size, enable_gqa),
-        *(return_lse, feature_axis, seq_axis, positions, sinks),
+        *(return_lse, feature_axis, seq_axis, positions_in_step(positions, key_positions), sinks),
     )
     spec, algorithm = prepare(q, k, v, call)
     return attend(spec, algorithm, q, k, v)
@@ -277,7 +278,7 @@ def attention_weights(
     softcap: float | None = None,
     sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: AnyArray | KVStep | None = None,
+    positions: AnyArray | KVStep | StepPositions | None = None,
     key_positions: AnyArray | None = None,
     enable_gqa: bool = False,
     listed: bool = False,
@@ -353,7 +354,7 @@ def attention_weights(
     """
     call = AttentionArguments(
         *(mask, bias, scale, softcap, offset, key_positions, None, enable_gqa),
-        *(False, feature_axis, seq_axis, positions, sinks),
+        *(False, feature_axis, seq_axis, positions_in_step(positions, key_positions), sinks),
     )
     spec = prepare_scores(q, k, None, call)
     backend = spec.backend
@@ -377,14 +378,14 @@ def prepare(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedC
 
     Only the step of a cache stores results of a call: a plan for equal calls.
     """
-    if isinstance(call.positions, KVStep):
+    if isinstance(call.positions, StepPositions):
         return _prepare_in_step(q, k, v, call, call.positions)
     spec = prepare_scores(q, k, v, call)
     return spec, choose(spec, q, k, v)
 
 
 def _prepare_in_step(
-    q: Array, k: Array, v: Array, call: AttentionArguments, step: KVStep
+    q: Array, k: Array, v: Array, call: AttentionArguments, step: StepPositions
 ) -> PreparedCall:
     """Return what `prepare` does, from the plans of a step if it has prepared an equal call."""
     plans, key = step._plans, _plan_key(q, k, v, call)
