@@ -189,19 +189,19 @@ class ExplicitPositions(NamedTuple):
 
 def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
     """Check that a mask with a window shows no key that the ring has overwritten."""
-    parts, ring_limits = mask._leaves(), (num_sink_tokens, window)
+    parts, ring = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
     for last in {n for part in parts for n in part._probe_positions(_FAR)}:
-        seen = mask._visible_keys(((last - 1, last),), last).any_query
-        if any(start <= last // 2 < stop for start, stop in seen):
+        visible = mask._visible_keys(((last - 1, last),), last).any_query
+        if any(start <= last // 2 < stop for start, stop in visible):
             continue  # no window: the ring's is one
-        num_sink_tokens = max([ring_limits[0], *(stop for _, stop in seen if stop <= last // 2)])
-        window = max([ring_limits[1], *(last - start for start, _ in seen if start > last // 2)])
-        if (num_sink_tokens, window) != ring_limits:
-            first_keys, newest_keys = ring_limits
-            requirement = f"show the {newest_keys} newest keys of the ring"
-            requirement += f" and the first {first_keys} at most"
+        num_sink_tokens = max([ring[0], *(stop for _, stop in visible if stop <= last // 2)])
+        window = max([ring[1], *(last - start for start, _ in visible if start > last // 2)])
+        if (num_sink_tokens, window) != ring:
+            requirement = (
+                f"show the {ring[1]} newest keys of the ring and the first {ring[0]} at most"
+            )
             slots = f"capacity={num_sink_tokens + window}, num_sink_tokens={num_sink_tokens}"
             hint = f" Make the cache with {slots}, window={window}, or with more slots."
             raise wrong_value("mask", requirement, mask, hint)
@@ -233,13 +233,10 @@ def positions_of(
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         requirement = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", requirement, f"shape {tuple(key_positions.shape)}")
-    explicit, on_host = (
-        ExplicitPositions(queries, keys),
-        [backend.values_on_host(x) for x in (queries, keys)],
-    )
-    if all(values is not None and values.size > 0 for values in on_host):
-        explicit = explicit._replace(on_host=ConcretePositions.of(*on_host))  # type: ignore[arg-type]
-    return explicit
+    values = [backend.values_on_host(x) for x in (queries, keys)]
+    if all(array is not None and array.size > 0 for array in values):
+        return ExplicitPositions(queries, keys, ConcretePositions.of(*values))  # type: ignore[arg-type]
+    return ExplicitPositions(queries, keys)
 
 
 def _rows(

@@ -144,8 +144,10 @@ class AttentionArguments(NamedTuple):
 
     def _check_lists(self) -> None:
         """Check that no rule of positions goes with lists of keys that are other things."""
-        lists, others = self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
-        if lists is not None and (others is not None or isinstance(self.bias, Bias)):
+        lists, other_masks = (
+            self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
+        )
+        if lists is not None and (other_masks is not None or isinstance(self.bias, Bias)):
             requirement = "be given with a `ListMask` unless there are as many queries as keys"
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
             raise wrong_value("offset", requirement, "None", hint)
@@ -192,9 +194,9 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
         return
-    longest, requirement, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
+    max_length, requirement, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
     if is_alone and offset is None:  # the keys may be of another sequence
-        if longest < k_len:
+        if max_length < k_len:
             requirement = f"have a length of all {k_len} keys, as the longest sequence has"
             hint += _ANOTHER
     elif mask.side == "left":
@@ -203,7 +205,7 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         requirement = (
             "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
         )
-    elif longest <= offset:
+    elif max_length <= offset:
         requirement = f"have a length above `offset` = {offset}, so that a query is no padding"
     if requirement:
         raise wrong_value("mask", requirement, mask, hint)

@@ -180,10 +180,10 @@ class RoPEMultiHeadAttention(ArrayDataclass):
 
         dtype = xp.result_type(backend.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
         with backend.compute_context(x):
-            wide = backend.astype(x, dtype)
-        q = self._heads(self.Wq, wide, self.num_heads, backend)
-        k = self._heads(self.Wk, wide, self._kv_heads, backend)
-        v = self._heads(self.Wv, wide, self._kv_heads, backend)
+            upcast = backend.astype(x, dtype)
+        q = self._heads(self.Wq, upcast, self.num_heads, backend)
+        k = self._heads(self.Wk, upcast, self._kv_heads, backend)
+        v = self._heads(self.Wv, upcast, self._kv_heads, backend)
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)

@@ -230,17 +230,10 @@ class AttentionLayer(checks.CheckedDataclass):
 
     def _arguments(self, positions: Any, sinks: Array) -> AttentionArguments:
         """Return the arguments of the attention of queries and keys that are rotated."""
-        return AttentionArguments(
-            self.mask,
-            self.bias,
-            self.scale,
-            self.softcap,
-            enable_gqa=self.num_kv_heads != self.num_heads,
-            feature_axis=self.feature_axis,
-            seq_axis=self.seq_axis,
-            positions=positions,
-            sinks=sinks,
-        )
+        is_grouped = self.num_kv_heads != self.num_heads
+        options: dict[str, Any] = {"feature_axis": self.feature_axis, "seq_axis": self.seq_axis}
+        options |= {"enable_gqa": is_grouped, "positions": positions, "sinks": sinks}
+        return AttentionArguments(self.mask, self.bias, self.scale, self.softcap, **options)
 
 
 def attention_layers(

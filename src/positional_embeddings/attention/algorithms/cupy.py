@@ -153,8 +153,8 @@ def _products(
     window, positions = _window(spec.mask), spec.positions
     if window is None or len(queries + keys) > 2 or not isinstance(positions, ImplicitPositions):
         return block._replace(mask=spec.mask_between(*pairs))
-    (left, right), ahead = window, queries[0][0] + positions.offset - keys[0][0]
-    return block._replace(low=max(ahead - left, -FAR), high=min(ahead + right + 1, FAR))
+    (before, after), ahead = window, queries[0][0] + positions.offset - keys[0][0]
+    return block._replace(low=max(ahead - before, -FAR), high=min(ahead + after + 1, FAR))
 
 
 def _window(mask: object) -> Window | None:
@@ -163,5 +163,5 @@ def _window(mask: object) -> Window | None:
     windows = [part._window() if isinstance(part, Mask) else None for part in masks]
     if None in windows:
         return None
-    left, right = map(min, zip(*windows, strict=True))
-    return left, right
+    before, after = map(min, zip(*windows, strict=True))
+    return before, after
