@@ -66,7 +66,7 @@ def test_bounds_are_accepted():
 
 def test_lengths_keep_distances_within_the_integers():
     """Of a library whose default integers have 32 bits."""
-    backend, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
+    backend, far = SimpleNamespace(int_dtype=np.int32, xp=np), 2**29 - 1
     assert spans.first_position(far, far, None, backend) == 0
     for lengths in ((far + 1, 1), (1, far + 1)):
         with pytest.raises(ValueError, match=f"_len` must be at most {far}, so that int32"):

@@ -17,7 +17,7 @@ _USUAL_AXES = {
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
-    """Return an axis of an array of `ndim` dimensions, counted from 0."""
+    """Return an axis of an array of `ndim` dimensions, as non-negative integers."""
     number = axis if type(axis) is int else checks.integer(name, axis)
     if not -ndim <= number < ndim:
         if ndim == 0:
@@ -34,7 +34,7 @@ def feature_and_seq_axis(
     name: str = "x",
     verb: str = "Pass",
 ) -> tuple[int, int]:
-    """Return both axes counted from 0, by default 0 and 1 if the array has at most three axes."""
+    """Return both axes as non-negative integers; the default is 0 and 1 for at most three axes."""
     if array.ndim < 2:
         requirement = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, requirement, f"shape {tuple(array.shape)}")
@@ -185,9 +185,9 @@ def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) 
 def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
-    """Return the permutation of the axes of a table, None if there is none, and the index after it.
+    """Return the permutation of the axes of a table, and the index that inserts axes of length 1.
 
-    The index inserts axes of length 1.
+    The permutation is None if it is the identity.
     """
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     index = tuple(slice(None) if axis in axes else None for axis in range(ndim))

@@ -75,7 +75,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def remedy_for(name: str, value: Any) -> str:
-    """Return a sentence with an expression that makes an array of a value, "" if there is none.
+    """Return a sentence with an expression that makes an array of a value, or "".
 
     Attributes identify libraries, so that none is imported.
     """

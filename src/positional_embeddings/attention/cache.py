@@ -397,7 +397,7 @@ class KVCache(_Value):
         if not (host.has_host_arrays and backend.has_host_arrays):
             both = host.xp.concat(rows, axis=1)
             both = backend.xp.asarray(
-                both, dtype=backend.integer, device=backend.device
+                both, dtype=backend.int_dtype, device=backend.device
             )  # at one upload
             count = positions.shape[1]
             rows = [both[:, :count], both[:, count:]]
@@ -770,10 +770,10 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
     if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
-    on = {"dtype": backend.integer, "device": backend.device}
+    on = {"dtype": backend.int_dtype, "device": backend.device}
     return backend, [backend.xp.asarray(x, **on) for x in arrays]
 
 
 def _prototype(backend: Backend) -> Array:
     """Return an array that tells the library and the device of positions."""
-    return backend.xp.zeros(1, dtype=backend.integer, device=backend.device)
+    return backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.masks.ranges import (
     Ranges,
@@ -80,7 +80,7 @@ def plan(
         key_blocks = _key_blocks(((0, k_len),), block_size or _max_keys(max_scores, q_block))
         return [
             QueryBlock(index_ranges((block.start, block.stop)), key_blocks)
-            for block in cuts(q_len, q_block)
+            for block in block_slices(q_len, q_block)
         ]
     cutter = _Cutter(visible_keys, block_size, max_scores, _ROW_COST + _BLOCK_COST // max(rows, 1))
     separate = intersect(global_queries, ((0, q_len),))

@@ -6,7 +6,7 @@ from operator import add
 from typing import NamedTuple
 
 from positional_embeddings.arrays.backend import TINY_WEIGHT, Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array
 
 # Numbers of half precision that are converted at a time: they stay in a core's cache
@@ -45,7 +45,7 @@ def _parts_to_convert(array: Array, backend: Backend) -> list[slice]:
     if 0 in array.shape or not (backend.supports_inplace(array) and backend.is_on_host(array)):
         return [slice(None)]
     size = array.shape[-2]
-    return cuts(size, max(1, _MAX_CONVERTED_NUMBERS * size // prod(array.shape)))
+    return block_slices(size, max(1, _MAX_CONVERTED_NUMBERS * size // prod(array.shape)))
 
 
 def softmax(

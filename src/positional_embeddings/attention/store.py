@@ -54,7 +54,7 @@ class BufferAxes(NamedTuple):
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
         if isinstance(source, np.ndarray):
             before = (slice(None),) * self.batch
-            on = {"dtype": self.backend.integer, "device": self.backend.device}
+            on = {"dtype": self.backend.int_dtype, "device": self.backend.device}
             taken = []
             for row, slots in enumerate(source):
                 row_array = array[(*before, slice(row, None, rows))]

@@ -187,7 +187,7 @@ class Bias(ArrayDataclass):
             checks.omitted("for a bias with its own arrays", wrong_type, **options)
         positions = q_len, k_len, offset, query_positions, key_positions
         backend, queries, keys = resolve_positions(*positions, xp=xp, device=device, **arrays)
-        default = next(iter(arrays.values())).dtype if arrays else backend.default_float
+        default = next(iter(arrays.values())).dtype if arrays else backend.default_float_dtype
         dtype = checks.float_dtype(dtype, default, backend)
         if query_positions is None:
             bias = self._between(queries, keys, backend, dtype, order="C")
@@ -249,7 +249,9 @@ class Bias(ArrayDataclass):
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
         is_exact = max(-start, stop) * float(backend.xp.finfo(backend.dtype).eps) < 1
-        position_dtype = backend.dtype if is_exact and not self._takes_integers else backend.integer
+        position_dtype = (
+            backend.dtype if is_exact and not self._takes_integers else backend.int_dtype
+        )
         relative = backend.xp.arange(start, stop, dtype=position_dtype, device=backend.device)
         bias = self._in_dtype(dtype, None, relative, backend)
         if is_single:

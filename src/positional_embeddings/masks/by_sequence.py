@@ -144,7 +144,7 @@ class PaddingMask(_LengthMask):
                     if not backend.concrete_bool(is_other_wrong):
                         hint = f" Pass side={other_side!r}."
                 raise wrong_value(name, requirement, "padding elsewhere", hint)
-        lengths = xp.sum(xp.astype(numbers, backend.integer), axis=1, dtype=backend.integer)
+        lengths = xp.sum(xp.astype(numbers, backend.int_dtype), axis=1, dtype=backend.int_dtype)
         return cls(lengths, side)
 
     def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:

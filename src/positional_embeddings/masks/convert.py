@@ -122,7 +122,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     """
     backend = get_backend(mask=mask)
     checks.mask("mask", mask, backend.xp)
-    dtype = checks.float_dtype(dtype, backend.default_float, backend)
+    dtype = checks.float_dtype(dtype, backend.default_float_dtype, backend)
     minus_infinity = backend.xp.asarray(-float("inf"), dtype=dtype, device=backend.device)
     return namespace.select(mask, minus_infinity, 0.0, backend.xp)  # type: ignore[no-any-return]
 

@@ -134,9 +134,9 @@ class ListMask(Mask):
                 raise wrong_value("indptr", requirement, format_value(indptr))
         if 0 in shape:  # libraries cannot take entries of an empty array
             count = len(indptr) - 1 if is_csr else shape[0]
-            options = {"dtype": backend.integer, "device": backend.device}
+            options = {"dtype": backend.int_dtype, "device": backend.device}
             indices, indptr = backend.xp.full((count, 1, *shape[2:]), -1, **options), None
-        indices = frozen_integers(backend.astype(indices, backend.integer))
+        indices = frozen_integers(backend.astype(indices, backend.int_dtype))
         checks.set_fields(self, indices=indices, indptr=indptr)
         if backend.is_concrete(indices) and backend.is_on_host(indices):
             self._check_values(backend)
@@ -191,7 +191,7 @@ class ListMask(Mask):
         lengths = np.diff(self.indptr)
         list_lengths = lengths[queries] if isinstance(queries, np.ndarray) else lengths
         max_length = int(list_lengths.max(initial=1))  # at least 1, even without queries
-        options = {"dtype": backend.integer, "device": backend.device}
+        options = {"dtype": backend.int_dtype, "device": backend.device}
         bounds, queries = in_library(np.asarray(self.indptr)), xp.asarray(queries, **options)
         first, stop = (
             backend.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1)
@@ -223,7 +223,7 @@ class ListMask(Mask):
         xp, lists = backend.xp, self._sorted(q)
         *rows, length = lists.shape
         table = backend.reshape(lists, (prod(lists.shape),))
-        index = xp.arange(prod(rows), dtype=backend.integer, device=backend.device) * length
+        index = xp.arange(prod(rows), dtype=backend.int_dtype, device=backend.device) * length
         index = backend.reshape(index, tuple(rows))
         while length > 1:  # binary search in the sorted list of each query
             half = length // 2

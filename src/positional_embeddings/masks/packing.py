@@ -97,7 +97,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     array([0, 1, 2, 0, 1, 0])
     """
     backend = get_backend(segment_ids=segment_ids)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
     if 0 in segment_ids.shape:  # the standard has no slices of empty axes
@@ -152,7 +152,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
            [0, 0, 1]])
     """
     backend = get_backend(mask=mask)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     checks.mask("mask", mask, xp)
     axis = sequence_axis("mask", mask, seq_axis)
     count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
@@ -195,7 +195,7 @@ def cumulative_lengths(
     array([0, 2, 3, 6])
     """
     backend, counts = length_array("lengths", lengths, xp, device)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     start = xp.zeros(1, dtype=dtype, device=backend.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
     if backend.concrete_bool(xp.any(ends[1:] < ends[:-1])):

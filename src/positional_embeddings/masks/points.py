@@ -36,7 +36,7 @@ class PositionBlock(NamedTuple):
     @property
     def largest(self) -> int:
         """Return the largest integer of the library."""
-        return dtypes.largest_integer(self.backend.integer, self.backend.xp)
+        return dtypes.largest_integer(self.backend.int_dtype, self.backend.xp)
 
     def in_library(self, table: Array) -> Array:
         """Return an array of the mask, converted to the library of the positions."""
@@ -46,11 +46,11 @@ class PositionBlock(NamedTuple):
         max_value = self.largest
         is_concrete = table.size and not backend.is_compiling
         if is_concrete and max(int(table.max()), -int(table.min())) > max_value:
-            dtype = dtypes.dtype_name(backend.integer)
+            dtype = dtypes.dtype_name(backend.int_dtype)
             requirement = f"hold numbers to {max_value} only, the largest {dtype} of the library"
             raise wrong_value("mask", requirement, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of read-only arrays.
-        return backend.xp.asarray(table.copy(), dtype=backend.integer, device=backend.device)
+        return backend.xp.asarray(table.copy(), dtype=backend.int_dtype, device=backend.device)
 
     def take(self, table: Array, start: int, outside: int) -> Array:
         """Return the entries (position, batch) of a table that begins at position `start`.

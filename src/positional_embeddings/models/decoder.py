@@ -150,7 +150,7 @@ class DecoderCache(ArrayDataclass):
             than one another.
         """
         backend = backend_for(xp, device)
-        dtype = checks.float_dtype(dtype, backend.default_float, backend)
+        dtype = checks.float_dtype(dtype, backend.default_float_dtype, backend)
         batch = checks.axis_length("batch", batch)
         capacity = checks.axis_length("capacity", capacity)
         drafts = checks.non_negative_integer("drafts", drafts)
@@ -375,7 +375,7 @@ class DecoderCache(ArrayDataclass):
         cache = self.caches[0]
         backend = get_backend(like=cache._prototype)
         indices = backend.xp.asarray(
-            as_integer_array("rows", rows), dtype=backend.integer, device=backend.device
+            as_integer_array("rows", rows), dtype=backend.int_dtype, device=backend.device
         )
         batch: Any = axes.batch_axis(4, *axes.axes_in_4d(cache))
         buffers = [

@@ -191,7 +191,7 @@ def convert_layout(
     for old, new in zip(*slices, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
-    index: Array = backend.xp.asarray(entries, dtype=backend.integer, device=backend.device)
+    index: Array = backend.xp.asarray(entries, dtype=backend.int_dtype, device=backend.device)
     return backend.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
 
 

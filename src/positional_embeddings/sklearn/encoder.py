@@ -289,7 +289,10 @@ def _number_options(table: Any) -> dict[str, Any]:
     """Return options of scikit-learn's checks: it preserves these dtypes, and allows NaN."""
     is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
     backend = get_backend(X=table) if is_dispatched else backend_for()
-    return {"dtype": [backend.widest, backend.xp.float32], "ensure_all_finite": "allow-nan"}
+    return {
+        "dtype": [backend.widest_float_dtype, backend.xp.float32],
+        "ensure_all_finite": "allow-nan",
+    }
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

@@ -302,7 +302,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         backend = get_backend(X=X)
         has_common_dtype = dtype_name(X.dtype) == dtype_name(y.dtype)
         is_common = is_real_floating(X.dtype, backend.xp) and has_common_dtype
-        dtype = X.dtype if is_common else backend.widest
+        dtype = X.dtype if is_common else backend.widest_float_dtype
         self._empty = backend.xp.empty(0, dtype=dtype, device=backend.device)
         self.kernel_, self.n_iter_, self._model = kernel, model.n_iter, model
         self.loo_error_ = self._restore(model.loo_error)
@@ -392,7 +392,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         backend = get_backend(X=self._empty)
         is_floating = dtype is not None and is_real_floating(dtype, backend.xp)
         # The numbers of `y` may be too large for the dtype of queries.
-        dtype = backend.xp.result_type(dtype, self._empty.dtype) if is_floating else backend.widest
+        dtype = (
+            backend.xp.result_type(dtype, self._empty.dtype)
+            if is_floating
+            else backend.widest_float_dtype
+        )
         return backend.xp.asarray(rows, dtype=dtype, device=backend.device)
 
     def _resolved_kernel(self, columns: list[frames.Column]) -> Kernel:

@@ -18,7 +18,7 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_non
 _MAX_SMALL_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
 
 
-class Dask(Backend):
+class DaskBackend(Backend):
     """dask.array."""
 
     is_chunked = True
@@ -60,12 +60,18 @@ class Dask(Backend):
         return library.map_blocks(compute, *arrays, **options, **drop_none(shared=shared))
 
     def arange(
-        self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
+        self,
+        start: int,
+        stop: int,
+        shape: tuple[int, ...],
+        axis: int,
+        num_values: int,
+        dtype: Dtype,
     ) -> Array:
         # The chunks that dask would choose for the whole array.
         auto = (*("auto",) * len(shape), -1)
-        array = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
-        options = {"dtype": self.integer, "device": self.device}
+        array = self.xp.empty((*shape, max(1, num_values)), dtype=dtype, chunks=auto)
+        options = {"dtype": self.int_dtype, "device": self.device}
         return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:

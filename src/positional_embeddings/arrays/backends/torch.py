@@ -7,7 +7,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array
 
 
-class PyTorch(Backend):
+class PyTorchBackend(Backend):
     """PyTorch; tensors of a mode (inference, fake, functional) must not outlive it."""
 
     is_mutable = reads_values = records_gradients = True
@@ -40,9 +40,9 @@ class PyTorch(Backend):
         # Addresses, since two storages may share memory.
         (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
         overlap = start < other_stop and other_start < stop
-        return overlap and self._layout(array) != self._layout(other)
+        return overlap and self._array_interface(array) != self._array_interface(other)
 
-    def _layout(self, array: Array) -> object:
+    def _array_interface(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
 
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:

@@ -6,9 +6,9 @@ from math import log, prod
 from typing import NamedTuple
 
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import block_lengths, cuts
+from positional_embeddings.arrays.blocks import block_lengths, block_slices
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.threads import share, threads_for
+from positional_embeddings.arrays.threads import run_in_threads, threads_for
 from positional_embeddings.attention.layout import slice_broadcast
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, batch_lengths, plan
 from positional_embeddings.attention.scores import ScoreSpec, without_nonfinite
@@ -116,7 +116,7 @@ def _joined(
     )
     max_block_scores = max(1, max_scores(query, backend) // max(sizes, default=1))
     lengths = block_lengths(rows, range(len(rows)), max_block_scores)
-    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
+    groups = list(product(*(block_slices(n, lengths[axis]) for axis, n in enumerate(rows))))
     shape = (*rows, query.shape[-2], value.shape[-1] + extra_columns)
     output = backend.xp.empty(shape, dtype=backend.dtype, device=backend.device)
 
@@ -133,7 +133,7 @@ def _joined(
     # The largest first, so that no thread waits for one at the end.
     largest_first = sorted(blocks, key=QueryBlock.count_scores, reverse=True)
     pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
-    share(work, pieces, threads, blas)
+    run_in_threads(work, pieces, threads, blas)
     return output
 
 

@@ -6,7 +6,7 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.attention.algorithms.blocks import Inputs, inputs_of
 from positional_embeddings.attention.scores import ScoreSpec
@@ -36,7 +36,7 @@ def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> 
     The lists are padded with -1 to one length.
     """
     visited = []
-    for block in cuts(q_len, q_block):
+    for block in block_slices(q_len, q_block):
         visible = spec.visible_keys(((block.start, block.stop),)).any_query
         numbers = {
             j for start, stop in visible for j in range(start // k_block, -(-stop // k_block))
@@ -93,9 +93,9 @@ def attend_jax_loops(
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
         return None, state.means_and_lse(backend) if spec.with_lse else state.means(backend)
 
-    numbers = xp.asarray(visited, dtype=backend.integer, device=backend.device)
+    numbers = xp.asarray(visited, dtype=backend.int_dtype, device=backend.device)
     count = len(visited)
-    numbered = xp.arange(count, dtype=backend.integer, device=backend.device)
+    numbered = xp.arange(count, dtype=backend.int_dtype, device=backend.device)
     elements = (numbered, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)

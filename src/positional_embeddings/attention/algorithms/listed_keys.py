@@ -3,9 +3,9 @@
 from math import prod
 from typing import Any, NamedTuple
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
-from positional_embeddings.arrays.threads import share, threads_for
+from positional_embeddings.arrays.threads import run_in_threads, threads_for
 from positional_embeddings.attention.algorithms.dense import attend_visible, visible_weights
 from positional_embeddings.attention.attention_arguments import call_score_function
 from positional_embeddings.attention.layout import slice_broadcast
@@ -45,7 +45,7 @@ def attend_listed_keys(
     output = outputs[0]
     if len(groups) > 1:
         indices = np.argsort(np.concat([queries for queries, _ in groups]))
-        indices = backend.xp.asarray(indices, dtype=backend.integer, device=backend.device)
+        indices = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
         output = backend.take_entries(backend.xp.concat(outputs, axis=-2), indices, output.ndim - 2)
     return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
@@ -88,7 +88,7 @@ def _group_output(inputs: _Inputs, query: Array, queries: HostArray | None, list
 def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lists: Array) -> Array:
     """Return the results of some queries, computed in blocks of queries."""
     spec, backend, xp = inputs.spec, inputs.spec.backend, inputs.spec.backend.xp
-    options = {"dtype": backend.integer, "device": backend.device}
+    options = {"dtype": backend.int_dtype, "device": backend.device}
     count = lists.shape[0]
     indices = xp.arange(count, **options) if queries is None else xp.asarray(queries, **options)
 
@@ -117,7 +117,8 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
         return output[..., :count, :]
     if not backend.supports_inplace(*drop_none(q=query, k=inputs.key, v=inputs.value).values()):
         parts = [
-            _block_output(inputs, *(x[part, ...] for x in arrays)) for part in cuts(count, size)
+            _block_output(inputs, *(x[part, ...] for x in arrays))
+            for part in block_slices(count, size)
         ]
         return xp.concat(parts, axis=-2)
     output = xp.empty((*rows, count, inputs.columns), dtype=backend.dtype, device=backend.device)
@@ -125,7 +126,7 @@ def _joined_blocks(inputs: _Inputs, query: Array, queries: HostArray | None, lis
     def work(part: slice) -> None:
         output[..., part, :] = _block_output(inputs, *(x[part, ...] for x in arrays))
 
-    share(work, cuts(count, size), *threads_for(output))
+    run_in_threads(work, block_slices(count, size), *threads_for(output))
     return output
 
 
@@ -203,6 +204,8 @@ def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     if bias is None or bias.shape[-1] == 1:
         return bias
     *rows, count, k_len = bias.shape
-    first = backend.xp.arange(count, dtype=backend.integer, device=backend.device)[:, None] * k_len
+    first = (
+        backend.xp.arange(count, dtype=backend.int_dtype, device=backend.device)[:, None] * k_len
+    )
     table = backend.reshape(bias, (*rows, count * k_len))
     return backend.take_entries(table, first + keys[..., 0], len(rows))
