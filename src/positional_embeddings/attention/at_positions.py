@@ -8,17 +8,17 @@ from positional_embeddings.arrays.errors import format_value, plural, wrong_type
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import HIDES_NOTHING, outside_ring
+from positional_embeddings.masks.by_position import NO_MASK, ring_window_mask
+from positional_embeddings.masks.index_ranges import IndexRanges, position_array
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions, PositionBlock
+from positional_embeddings.masks.position_blocks import ImplicitPositions, PositionBlock
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, unite
-from positional_embeddings.masks.spans import IndexRanges, position_array
 
 # Ranges of fewer keys are not worth separate parts.
-_SHORT = 64
+_MIN_RANGE_KEYS = 64
 
 # A position so far out that a window contains none of the first tokens.
-_FAR = 2**40
+_DISTANT_POSITION = 2**40
 
 
 class ConcretePositions(NamedTuple):
@@ -26,7 +26,8 @@ class ConcretePositions(NamedTuple):
 
     queries: HostArray
     keys: HostArray
-    first: int | None  # position of the first of consecutive queries, if keys count from 0
+    # Position of the first query, if queries are consecutive and keys count from 0.
+    consecutive_start: int | None
     has_empty: bool  # whether a key position is below 0
 
     @classmethod
@@ -34,8 +35,8 @@ class ConcretePositions(NamedTuple):
         """Return positions with the facts that checks need."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
-            np.all(rows == np.arange(start, start + len(rows))[:, None])
-            for start, rows in ((first, queries), (0, keys))
+            np.all(table == np.arange(start, start + len(table))[:, None])
+            for start, table in ((first, queries), (0, keys))
         )
         return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
@@ -54,14 +55,16 @@ class ExplicitPositions(NamedTuple):
         return int(max(self.queries.shape[1], self.keys.shape[1]))
 
     @property
-    def may_be_empty(self) -> bool:
+    def may_have_empty_slots(self) -> bool:
         """Return whether a key position may be below 0."""
         return self.on_host is None or self.on_host.has_empty
 
     @property
-    def are_indices(self) -> bool:
+    def equal_indices(self) -> bool:
         """Return whether positions, or the slots of a step, are the indices of queries and keys."""
-        return self.slots is None or not (self._may_hold_hidden_keys() or self.first is None)
+        if self.slots is None:
+            return True
+        return self.consecutive_start is not None and not self._ring_may_exceed_window()
 
     @property
     def extent(self) -> tuple[tuple[int, int], int] | None:
@@ -77,9 +80,9 @@ class ExplicitPositions(NamedTuple):
         return (first, last + 1), last_key + 1
 
     @property
-    def first(self) -> int | None:
+    def consecutive_start(self) -> int | None:
         """Return the position of the first of consecutive queries, if keys count from 0."""
-        return None if self.on_host is None else self.on_host.first
+        return None if self.on_host is None else self.on_host.consecutive_start
 
     def with_ring_mask(
         self, mask: Mask | Array, bias: Bias | Array, backend: Backend
@@ -97,15 +100,15 @@ class ExplicitPositions(NamedTuple):
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
-        if self._may_hold_hidden_keys() and (
+        if self._ring_may_exceed_window() and (
             mask is None or isinstance(mask, Mask)
         ):  # else it is refused
-            ring_mask = outside_ring(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
+            ring_mask = ring_window_mask(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
-        at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
-        return HIDES_NOTHING if mask is None else mask, at
+        mask, start = NO_MASK if mask is None else mask, self.consecutive_start
+        return mask, self if start is None else ImplicitPositions(start, self.keys.shape[0])
 
-    def _may_hold_hidden_keys(self) -> bool:
+    def _ring_may_exceed_window(self) -> bool:
         """Return whether the ring may hold keys outside the window of this query."""
         _, num_sink_tokens, window = self.slots or (0, 0, None)
         if window is None or self.queries.shape[0] > 1:
@@ -115,7 +118,7 @@ class ExplicitPositions(NamedTuple):
 
     # Methods that scores call, as those of `ImplicitPositions`.
 
-    def points(
+    def position_blocks(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, _batch: int = 1
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch) and keys (1, key, batch)."""
@@ -123,12 +126,12 @@ class ExplicitPositions(NamedTuple):
         at_queries = PositionBlock(q[:, None, :], backend, None, indices_at=queries)
         return at_queries, PositionBlock(k[None, :, :], backend, None, indices_at=keys)
 
-    def pairs(
+    def gathered_blocks(
         self, queries: Array, keys: Array, backend: Backend
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
-        q, k = (PositionBlock(at, backend, None).take(table, 0, -1) for at, table in tables)
+        q, k = (PositionBlock(at, backend, None).lookup(table, 0, -1) for at, table in tables)
         return PositionBlock(q, backend, None, indices_at=queries), PositionBlock(
             k, backend, None, indices_at=keys
         )
@@ -139,25 +142,25 @@ class ExplicitPositions(NamedTuple):
         if on_host is None:
             return VisibleKeys(((0, k_len),), ())
         parts = (on_host.queries[start:stop] for start, stop in queries)
-        reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
+        visible = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         keys = on_host.keys
-        any_query, every_query = mask._visible_keys(reached, max(1, int(keys.max()) + 1))
+        any_query, every_query = mask._visible_keys(visible, max(1, int(keys.max()) + 1))
         any_query, every_query = (
-            _keys_in(any_query, keys, np.any),
-            _keys_in(every_query, keys, np.all),
+            _index_ranges_within(any_query, keys, np.any),
+            _index_ranges_within(every_query, keys, np.all),
         )
         # Computing short gaps costs less than separate parts, which are copied.
-        gaps = (pair for pair in complement(any_query, k_len) if pair[1] - pair[0] < _SHORT)
-        every_query = tuple((start, stop) for start, stop in every_query if stop - start >= _SHORT)
+        gaps = (gap for gap in complement(any_query, k_len) if gap[1] - gap[0] < _MIN_RANGE_KEYS)
+        every_query = tuple((a, b) for a, b in every_query if b - a >= _MIN_RANGE_KEYS)
         return VisibleKeys(unite((*any_query, *gaps)), every_query)
 
     def global_queries(self, mask: Mask) -> Ranges:
         """Return queries that a mask lets see many more keys than their neighbours."""
         if self.on_host is None:
             return ()
-        return _keys_in(mask._global_queries(), self.on_host.queries, np.any)
+        return _index_ranges_within(mask._global_queries(), self.on_host.queries, np.any)
 
-    def bias_between(
+    def bias_block(
         self, bias: Bias, queries: IndexRanges, keys: IndexRanges, backend: Backend
     ) -> Array:
         """Return a bias, (query, key, heads), or (query, key, batch, heads) of several."""
@@ -165,26 +168,25 @@ class ExplicitPositions(NamedTuple):
         if self.batch == 1:
             query, key = query[:, 0], key[:, 0]
         elif backend.is_chunked:  # whose tasks take queries and keys of one batch
-            whole = (self.batch,)
-            query, key = (backend.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
+            shapes = (query.shape[0], self.batch), (key.shape[0], self.batch)
+            query, key = map(backend.xp.broadcast_to, (query, key), shapes)
         return bias._at_positions(query, key, backend)
 
     # Checks.
 
-    def _check_indices(self, name: str, rule: Any) -> None:
+    def _check_indices(self, name: str, mask_or_bias: Any) -> None:
         """Check that a mask or a bias fits a step, whose slots may differ from positions."""
-        if rule is None or isinstance(rule, Mask | Bias):
+        if mask_or_bias is None or isinstance(mask_or_bias, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         requirement = f"be a `{kind}` with a step of a cache"
-        if callable(rule):
+        if callable(mask_or_bias):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, requirement, "a function of indices", hint)
-        if not self.are_indices:
+        if not self.equal_indices:
+            requirement += " whose slots may be no positions"
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
-            raise wrong_type(
-                name, f"{requirement} whose slots may be no positions", format_value(rule), hint
-            )
+            raise wrong_type(name, requirement, format_value(mask_or_bias), hint)
 
 
 def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
@@ -192,7 +194,7 @@ def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
     parts, ring = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
-    for last in {n for part in parts for n in part._probe_positions(_FAR)}:
+    for last in {n for part in parts for n in part._probe_positions(_DISTANT_POSITION)}:
         visible = mask._visible_keys(((last - 1, last),), last).any_query
         if any(start <= last // 2 < stop for start, stop in visible):
             continue  # no window: the ring's is one
@@ -228,8 +230,8 @@ def positions_of(
     batch = axes.batch_axis(q.ndim, feature, seq)
     # Keys that all sequences share may have positions of their own in each.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
-    queries = _rows("positions", positions, tuple(q.shape), feature, seq, backend)
-    keys = _rows("key_positions", key_positions, k_shape, feature, seq, backend)
+    queries = _as_position_table("positions", positions, tuple(q.shape), feature, seq, backend)
+    keys = _as_position_table("key_positions", key_positions, k_shape, feature, seq, backend)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         requirement = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", requirement, f"shape {tuple(key_positions.shape)}")
@@ -239,7 +241,7 @@ def positions_of(
     return ExplicitPositions(queries, keys)
 
 
-def _rows(
+def _as_position_table(
     name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, backend: Backend
 ) -> Any:
     """Check positions, and return them as (position, batch or 1)."""
@@ -255,13 +257,13 @@ def _rows(
         raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:
         raise wrong_value(name, f"have {plural(target[seq], 'position')}", f"shape {shape}")
-    rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
+    table = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
     if batch is None:
-        return rows[:, None]
-    return rows if seq < batch else rows.T
+        return table[:, None]
+    return table if seq < batch else table.T
 
 
-def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
+def _index_ranges_within(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
     """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
     if not ranges:
         return ()

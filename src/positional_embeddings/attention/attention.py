@@ -235,11 +235,22 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    call = AttentionArguments(
-        *(mask, bias, scale, softcap, offset, key_positions, block_size, enable_gqa),
-        *(return_lse, feature_axis, seq_axis, positions, sinks),
+    arguments = AttentionArguments(
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        offset=offset,
+        key_positions=key_positions,
+        block_size=block_size,
+        enable_gqa=enable_gqa,
+        return_lse=return_lse,
+        feature_axis=feature_axis,
+        seq_axis=seq_axis,
+        positions=positions,
+        sinks=sinks,
     )
-    spec, algorithm = prepare(q, k, v, call)
+    spec, algorithm = prepare(q, k, v, arguments)
     return attend(spec, algorithm, q, k, v)
 
 
@@ -248,8 +259,8 @@ def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) 
     backend = spec.backend
     layout: QKVLayout = spec.layout
     with backend.compute_context(q):
-        query, key = layout.batched(q, backend), layout.batched(k, backend)
-        value = layout.batched(v, backend)
+        query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
+        value = layout.to_batched(v, backend)
         if algorithm == "dense":
             output, lse = attend_dense(spec, query, key, value)
         elif algorithm == "blocks":
@@ -262,7 +273,7 @@ def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) 
             output, lse = attend_jax_loops(spec, query, key, value)
         else:
             output, lse = attend_dask_chunks(spec, query, key, value)
-        output = layout.restored(output, q.dtype, backend)
+        output = layout.from_batched(output, q.dtype, backend)
     return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
 
@@ -351,116 +362,130 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    call = AttentionArguments(
-        *(mask, bias, scale, softcap, offset, key_positions, None, enable_gqa),
-        *(False, feature_axis, seq_axis, positions, sinks),
+    arguments = AttentionArguments(
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        offset=offset,
+        key_positions=key_positions,
+        enable_gqa=enable_gqa,
+        feature_axis=feature_axis,
+        seq_axis=seq_axis,
+        positions=positions,
+        sinks=sinks,
     )
-    spec = prepare_scores(q, k, None, call)
+    spec = prepare_scores(q, k, None, arguments)
     backend = spec.backend
     layout: QKVLayout = spec.layout
     if checks.boolean("listed", listed) and not spec.has_lists:
         requirement = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
         raise wrong_value("listed", requirement, "True")
     with backend.compute_context(q):
-        query, key = layout.batched(q, backend), layout.batched(k, backend)
+        query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
         if listed:
             weights = listed_key_weights(spec, query, key)
         elif backend.has_cuda_kernels:
             weights = cupy_weights(spec, query, key)
         else:
             weights = dense_weights(spec, query, key)
-        return layout.restored(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.from_batched(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
 
 
-def prepare(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
-    """Check a call, and return how its scores are made and the algorithm that computes them.
+def prepare(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> PreparedCall:
+    """Check the arguments; return the specification of the scores and the algorithm.
 
-    Only the step of a cache stores results of a call: a plan for equal calls.
+    The step of a cache stores the result for equal calls.
     """
-    if isinstance(call.positions, KVStep):
-        return _prepare_in_step(q, k, v, call, call.positions)
-    spec = prepare_scores(q, k, v, call)
-    return spec, choose(spec, q, k, v)
+    if isinstance(arguments.positions, KVStep):
+        return _prepare_in_step(q, k, v, arguments, arguments.positions)
+    spec = prepare_scores(q, k, v, arguments)
+    return spec, choose_algorithm(spec, q, k, v)
 
 
 def _prepare_in_step(
-    q: Array, k: Array, v: Array, call: AttentionArguments, step: KVStep
+    q: Array, k: Array, v: Array, arguments: AttentionArguments, step: KVStep
 ) -> PreparedCall:
-    """Return what `prepare` does, from the plans of a step if it has prepared an equal call."""
-    plans, key = step._plans, _plan_key(q, k, v, call)
-    if plans is None or key is None:
-        spec = prepare_scores(q, k, v, call)
-        return spec, choose(spec, q, k, v)
-    plan: PreparedCall | None = plans.get(key)
+    """Return the result of `prepare`, cached in a step for equal calls."""
+    plans, plan_key = step._plans, _plan_key(q, k, v, arguments)
+    if plans is None or plan_key is None:
+        spec = prepare_scores(q, k, v, arguments)
+        return spec, choose_algorithm(spec, q, k, v)
+    plan: PreparedCall | None = plans.get(plan_key)
     if plan is None:
-        plan = prepare_plan(q, k, v, call)
-        remember(plans, key, plan)
+        plan = prepare_cached(q, k, v, arguments)
+        remember(plans, plan_key, plan)
         return plan
     spec, algorithm = plan
-    return spec.with_sinks(call.sinks), algorithm
+    return spec.with_sinks(arguments.sinks), algorithm
 
 
-def prepare_plan(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
-    """Return what `prepare` does for equal calls of a step: a dense mask and bias are evaluated."""
-    spec = prepare_scores(q, k, v, call)
-    algorithm = choose(spec, q, k, v)
+def prepare_cached(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> PreparedCall:
+    """Return the result of `prepare` to cache: a dense mask and bias are already evaluated."""
+    spec = prepare_scores(q, k, v, arguments)
+    algorithm = choose_algorithm(spec, q, k, v)
     if algorithm == "dense":
         with spec.backend.compute_context(q):
             spec = spec.with_arrays()
     return spec, algorithm
 
 
-def _plan_key(q: Array, k: Array, v: Array, call: AttentionArguments) -> Any:
-    """Return the key of a call for the plans of a step, None if its plan must not be cached.
+def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> Any:
+    """Return the key of a plan in a step, or None if the plan must not be cached.
 
     Masks of numbers compare by value, biases by identity.
     """
-    arrays = signature_of(q, k, v, call.sinks)
-    *options, _, _ = call  # all but positions and sinks
-    key = arrays, id(call.bias), tuple(options), tuple(map(type, options))  # True is not 1
+    arrays = signature_of(q, k, v, arguments.sinks)
+    *options, _, _ = arguments  # all but positions and sinks
+    plan_key = (
+        arrays,
+        id(arguments.bias),
+        tuple(options),
+        tuple(map(type, options)),
+    )  # True is not 1
     try:
-        hash(key)
+        hash(plan_key)
     except TypeError:  # an array, or the hash of a user's function
         return None
-    return None if arrays is None else key
+    return None if arrays is None else plan_key
 
 
-def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
-    """Return the algorithm for some scores.
-
-    A decoding step has many scores, but few compared with the keys, which blocks would copy.
-    """
+def choose_algorithm(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
+    """Return the algorithm that computes the scores of a specification."""
     backend, layout, block_size = spec.backend, spec.layout, spec.block_size
     in_chunks = backend.is_chunked and not spec.has_lists
     if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), backend):
         return "dask_chunks"
-    q_len, k_len, visible = layout.queries.size, layout.keys.size, spec.visible.size
-    count = float("nan") if visible is None else layout.scores_per_key * visible
-    is_empty = 0 in (count, v.shape[layout.feature])
+    # A number is NaN if the library does not know a length. Comparisons with NaN are False.
+    num_keys = spec.visible_keys.size
+    num_scores = float("nan") if num_keys is None else layout.scores_per_key * num_keys
+    is_empty = 0 in (num_scores, v.shape[layout.feature])
     if spec.has_lists and not is_empty:
         return "listed_keys"
     if backend.has_cuda_kernels and not is_empty:
         return "cupy"
     is_traced = backend.loops() is not None
     key_size = float("nan") if None in k.shape else prod(k.shape)
-    is_few = count <= key_size // KEY_NUMBERS_PER_SCORE or count <= (
-        jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
-    )
-    if is_empty or (block_size is None and is_few):
+    # The scores of a decoding step may be many, but few compared with the keys, which blocks copy.
+    are_few_for_keys = num_scores <= key_size // KEY_NUMBERS_PER_SCORE
+    max_scores = jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
+    fit_one_block = num_scores <= max_scores
+    if is_empty or (block_size is None and (are_few_for_keys or fit_one_block)):
         return "dense"
     if is_traced:
-        # Without a loop a sharded sequence stays so.
-        is_one_block = jax_loops.block_size(spec) >= max(q_len, k_len)
+        # Without a loop, a sharded sequence stays sharded.
+        max_length = max(layout.queries.size, layout.keys.size)
+        is_one_block = jax_loops.block_size(spec) >= max_length
         return "dense" if is_one_block else "jax_loops"
-    # Where nothing is computed yet, blocks that no mask leaves out only make a longer program.
-    # Dense scores take four times as long to train (2,048 queries of PyTorch).
+    # In a trace, blocks make a longer program, and save work only if a mask skips some of them.
+    # In eager training, dense scores take four times as long (2,048 queries of PyTorch).
     is_eager = backend.supports_inplace(q, k, v) or backend.is_concrete(q)
-    has_blocks = block_size is not None or spec.knows_visible_keys or is_eager
+    has_blocks = block_size is not None or spec.has_visible_ranges or is_eager
     return "blocks" if has_blocks else "dense"
 
 
 def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:
     """Return whether all chunks of the arrays among `arrays` have known lengths above 0."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
-    # NaN is a length that is not known.
+    # An unknown length is NaN.
     return all(n > 0 for array in chunked for lengths in backend.chunks(array) for n in lengths)

@@ -14,10 +14,10 @@ from positional_embeddings.attention.attention_arguments import (
 )
 from positional_embeddings.attention.layout import QKVLayout, check_axis_counts, layout_of
 from positional_embeddings.biases.bias import Bias
+from positional_embeddings.masks.index_ranges import IndexRanges, index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
@@ -38,35 +38,35 @@ class ScoreSpec(NamedTuple):
     )  # of queries and keys, for a `Mask` or a `Bias`
     with_lse: bool  # whether to return the logarithm of the sum of exponentials
     block_size: int | None  # number of queries and of keys of a block, if passed
-    visible: IndexRanges  # ranges of keys; no query sees a key outside
+    visible_keys: IndexRanges  # ranges of keys; no query sees a key outside
     is_masked: bool  # whether the mask may hide some of these from a query
 
     @property
-    def may_hide(self) -> bool:
+    def has_mask_or_bias(self) -> bool:
         """Return whether a key may be hidden from a query."""
         return self.mask is not None or self.bias is not None
 
     @property
-    def is_plain(self) -> bool:
+    def is_unmodified_product(self) -> bool:
         """Return whether scores are products alone, of all keys that are seen, without `lse`."""
-        is_bare = self.bias is self.softcap is self.sinks is None
-        return is_bare and not (self.is_masked or self.with_lse)
+        has_no_terms = self.bias is self.softcap is self.sinks is None
+        return has_no_terms and not (self.is_masked or self.with_lse)
 
     @property
-    def knows_visible_keys(self) -> bool:
+    def has_visible_ranges(self) -> bool:
         """Return whether the mask says which keys the queries see."""
         # PyTorch would compile for each length anew, whose blocks differ.
         return isinstance(self.mask, Mask) and not self.backend.is_compiling
 
-    def visible_keys(self, queries: Ranges) -> VisibleKeys:
+    def visible_keys_of(self, queries: Ranges) -> VisibleKeys:
         """Return which keys some queries see."""
-        if not self.knows_visible_keys:
+        if not self.has_visible_ranges:
             return VisibleKeys(((0, self.layout.keys.size),), ())
         return self.positions.visible_keys(self.mask, queries)
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than their neighbours."""
-        return self.positions.global_queries(self.mask) if self.knows_visible_keys else ()
+        return self.positions.global_queries(self.mask) if self.has_visible_ranges else ()
 
     def with_sinks(self, sinks: Array) -> "ScoreSpec":
         """Return the same scores with the logits (heads,) of a key without value, or None."""
@@ -78,41 +78,41 @@ class ScoreSpec(NamedTuple):
 
     def with_arrays(self) -> "ScoreSpec":
         """Return the same scores, with arrays for the mask and the bias of all visible keys."""
-        pairs = self.layout.queries, self.visible
-        mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        counted = ImplicitPositions(0, self.layout.keys.size)
-        return self._replace(mask=mask, bias=self.bias_between(*pairs), positions=counted)
+        queries, keys = self.layout.queries, self.visible_keys
+        mask = self.mask_block(queries, keys) if self.is_masked else self.mask
+        positions = ImplicitPositions(0, self.layout.keys.size)
+        return self._replace(mask=mask, bias=self.bias_block(queries, keys), positions=positions)
 
-    def mask_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
+    def mask_block(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the mask, (..., query, key), or None."""
         if self.mask is None:
             return None
-        mask = self._between("mask", self.mask, queries, keys)
-        if not self.positions.may_be_empty:
+        mask = self._block("mask", self.mask, queries, keys)
+        if not self.positions.may_have_empty_slots:
             return mask
-        _, k = self.positions.points(queries, keys, self.backend)
+        _, k = self.positions.position_blocks(queries, keys, self.backend)
         return mask | self.layout.align_mask_or_bias("mask", k.values < 0, self.backend)
 
-    def bias_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
+    def bias_block(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the bias, (..., query, key), or None."""
-        return None if self.bias is None else self._between("bias", self.bias, queries, keys)
+        return None if self.bias is None else self._block("bias", self.bias, queries, keys)
 
-    def _between(
-        self, name: str, rule: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
+    def _block(
+        self, name: str, mask_or_bias: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
     ) -> Array:
         backend, layout = self.backend, self.layout
-        if isinstance(rule, Mask):
-            array = rule._between(queries, keys, self.positions, backend)
+        if isinstance(mask_or_bias, Mask):
+            array = mask_or_bias._block(queries, keys, self.positions, backend)
             return layout.align_mask_or_bias(name, array, backend)
-        if isinstance(rule, Bias):
-            array = self.positions.bias_between(rule, queries, keys, backend)
+        if isinstance(mask_or_bias, Bias):
+            array = self.positions.bias_block(mask_or_bias, queries, keys, backend)
             return layout.align_mask_or_bias(name, array, backend)
-        if callable(rule):
-            q_idx, k_idx = queries.positions(backend)[:, None], keys.positions(backend)[None, :]
+        if callable(mask_or_bias):
+            q_idx, k_idx = queries.indices(backend)[:, None], keys.indices(backend)[None, :]
             with backend.without_chunk_warnings():
-                name, array = call_score_function(name, rule, q_idx, k_idx)
+                name, array = call_score_function(name, mask_or_bias, q_idx, k_idx)
             return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], backend)
-        return keys.take(queries.take(rule, -2, backend), -1, backend)
+        return keys.take(queries.take(mask_or_bias, -2, backend), -1, backend)
 
     @property
     def has_lists(self) -> bool:
@@ -123,7 +123,7 @@ class ScoreSpec(NamedTuple):
             self.layout.keys.size
         )
 
-    def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
+    def mask_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask, joined to the keys of bias minus infinity, and the bias to add."""
         if bias is None:
             return mask, None
@@ -141,7 +141,7 @@ class ScoreSpec(NamedTuple):
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return self.backend.astype(bias, dtype)
 
-    def from_products(
+    def scores_from_products(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
     ) -> Array:
         """Return the scores from the products, which it may overwrite.
@@ -185,33 +185,56 @@ def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array
     return key, value, ~finite[..., None, :]
 
 
-def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> ScoreSpec:
+def prepare_scores(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> ScoreSpec:
     """Check the arrays, `v` perhaps None, and all that makes their scores; return the scores."""
     arrays = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
-    backend = get_backend(**arrays, **call.arrays())
-    q_axes = call.feature_and_seq_axis(q)
+    backend = get_backend(**arrays, **arguments.arrays())
+
+    # Check the arrays and the options.
+    q_axes = arguments.feature_and_seq_axis(q)
     check_axis_counts(arrays)
-    scale, softcap, block_size = call.check(q, k, backend)
-    layout = layout_of(q, k, v, q_axes, backend, is_grouped=call.enable_gqa)
+    scale, softcap, block_size = arguments.check(q, k, backend)
+    layout = layout_of(q, k, v, q_axes, backend, is_grouped=arguments.enable_gqa)
     q_len, k_len = layout.queries.size, layout.keys.size
-    if call.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
+    if arguments.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
         axes.length(q, layout.seq, "q")
         axes.length(k, layout.seq, "k")
-    explicit = call.explicit_positions(q, k, layout, backend)
-    counts = call.counts(1 if explicit is None else explicit.batch)
-    if counts or (layout.key_heads is not None and layout.split is None):
-        layout = layout.with_counts(counts, call.sequences)
-    bias, (mask, positions) = call.bias, call.mask_and_positions(explicit, layout, backend)
+    scale = layout.default_scale if scale is None else scale
+
+    # Check the positions, and split an axis of heads * batch.
+    explicit = arguments.explicit_positions(q, k, layout, backend)
+    sizes = arguments.batch_and_head_sizes(explicit)
+    if sizes or (layout.key_heads is not None and layout.split is None):
+        layout = layout.split_merged_axis(sizes, arguments.sequences)
+
+    # Align arrays with the scores.
+    mask, positions = arguments.mask_and_positions(explicit, layout, backend)
+    bias = arguments.bias
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, q_len, k_len, backend)
     if not (bias is None or callable(bias)):
         bias = layout.align("bias", bias, q_len, k_len, backend)
-    scale = layout.default_scale if scale is None else scale
-    visible, is_masked = layout.keys, mask is not None
+
+    # Find the keys that a query attends to.
+    visible_keys, is_masked = layout.keys, mask is not None
     if isinstance(mask, Mask) and not backend.is_compiling:
         any_query, every_query = positions.visible_keys(mask, ((0, q_len),))
-        visible = visible if any_query == visible.ranges else index_ranges(*any_query)
+        if any_query != visible_keys.ranges:
+            visible_keys = index_ranges(*any_query)
         is_masked = any_query != every_query
-    options = positions, call.return_lse, block_size, visible, is_masked
-    spec = ScoreSpec(backend, layout, mask, bias, scale, softcap, None, *options)
-    return spec if call.sinks is None else spec.with_sinks(call.sinks)
+
+    spec = ScoreSpec(
+        backend=backend,
+        layout=layout,
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sinks=None,
+        positions=positions,
+        with_lse=arguments.return_lse,
+        block_size=block_size,
+        visible_keys=visible_keys,
+        is_masked=is_masked,
+    )
+    return spec if arguments.sinks is None else spec.with_sinks(arguments.sinks)

@@ -14,7 +14,9 @@ from positional_embeddings.arrays.namespace import Array
 _MAX_CONVERTED_NUMBERS = 2**17
 
 
-def products(query: Array, key: Array, backend: Backend, scale: float | None = None) -> Array:
+def query_key_products(
+    query: Array, key: Array, backend: Backend, scale: float | None = None
+) -> Array:
     """Return the products of queries and keys of any real dtype, (..., query, key).
 
     The queries are in the dtype to compute in and scaled, unless there is a `scale` for them.
@@ -23,8 +25,10 @@ def products(query: Array, key: Array, backend: Backend, scale: float | None = N
         query = backend.astype(query, backend.dtype) * scale
     if key.dtype == backend.dtype:
         return backend.grouped_matmul(query, backend.transpose(key))
-    parts = [key[..., part, :] for part in _parts_to_convert(key, backend)]
-    results = [products(query, backend.astype(part, backend.dtype), backend) for part in parts]
+    results = [
+        query_key_products(query, backend.astype(key[..., part, :], backend.dtype), backend)
+        for part in _parts_to_convert(key, backend)
+    ]
     return results[0] if len(results) == 1 else backend.xp.concat(results, axis=-1)
 
 
@@ -110,7 +114,7 @@ class OnlineSoftmax(NamedTuple):
         return self._replace(total=total, running_max=running_max)
 
     def update(
-        self, scores: Array, hidden: Array, values: Array, headroom: float, backend: Backend
+        self, scores: Array, mask: Array, values: Array, headroom: float, backend: Backend
     ) -> "OnlineSoftmax":
         """Return the state after a block of keys, without those for which `hidden` is True.
 
@@ -119,9 +123,9 @@ class OnlineSoftmax(NamedTuple):
         xp, (old_sums, old_total, running_max) = backend.xp, self
         if running_max is None:
             weights = backend.scaled_exp(scores)
-            weights = weights if hidden is None else backend.fill(weights, hidden, 0.0)
+            weights = weights if mask is None else backend.fill(weights, mask, 0.0)
         else:
-            scores = scores if hidden is None else backend.fill(scores, hidden, -float("inf"))
+            scores = scores if mask is None else backend.fill(scores, mask, -float("inf"))
             running_max = xp.maximum(running_max, backend.row_max(scores) + headroom)
             decay = xp.exp(self.running_max - running_max)
             old_sums, old_total = old_sums * decay, old_total * decay
@@ -149,7 +153,7 @@ class OnlineSoftmax(NamedTuple):
         lse = log_sum_exp(highest, self.total, backend)
         return backend.xp.concat([self.means(backend), lse], axis=-1)
 
-    def columns(self, backend: Backend) -> Array:
+    def packed(self, backend: Backend) -> Array:
         """Return the state itself, to which other keys can be added: sums, total and maximum."""
         xp, highest = backend.xp, self.running_max
         if highest is None:  # small scores are near 0, or there are none
@@ -157,6 +161,6 @@ class OnlineSoftmax(NamedTuple):
         return xp.concat([self.sums, self.total, highest], axis=-1)
 
     @classmethod
-    def from_columns(cls, columns: Array) -> "OnlineSoftmax":
+    def from_packed(cls, packed: Array) -> "OnlineSoftmax":
         """Return the state that gave these columns."""
-        return cls(columns[..., :-2], columns[..., -2:-1], columns[..., -1:])
+        return cls(packed[..., :-2], packed[..., -2:-1], packed[..., -1:])

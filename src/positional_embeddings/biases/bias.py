@@ -21,7 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.masks.spans import IndexRanges, position_array, resolve_positions
+from positional_embeddings.masks.index_ranges import IndexRanges, position_array, resolve_positions
 
 
 def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> ArrayT:
@@ -102,7 +102,7 @@ def real_relative_positions(query: Array | None, key: Array, backend: Backend) -
     return backend.astype(subtract_positions(query, key, backend), backend.dtype)
 
 
-def can_alias(backend: Backend) -> bool:
+def supports_strided_views(backend: Backend) -> bool:
     """Return whether elements of an array may share memory."""
     return backend.has_host_arrays and not backend.is_compiling
 
@@ -190,8 +190,8 @@ class Bias(ArrayDataclass):
         default = next(iter(arrays.values())).dtype if arrays else backend.default_float
         dtype = checks.float_dtype(dtype, default, backend)
         if query_positions is None:
-            bias = self._between(queries, keys, backend, dtype, order="C")
-            return np.ascontiguousarray(bias) if can_alias(backend) else bias
+            bias = self._block(queries, keys, backend, dtype, order="C")
+            return np.ascontiguousarray(bias) if supports_strided_views(backend) else bias
         query, key = _checked_positions(queries, keys, backend, are_integers=self._takes_integers)
         bias = self._at_positions(query, key, backend, dtype)
         return backend.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
@@ -225,7 +225,7 @@ class Bias(ArrayDataclass):
             bias = self._formula(query, key, backend.with_dtype(dtype))
             return backend.astype(bias, dtype)
 
-    def _between(
+    def _block(
         self,
         queries: IndexRanges,
         keys: IndexRanges,
@@ -239,9 +239,10 @@ class Bias(ArrayDataclass):
         """
         q_ranges, k_ranges = queries.ranges or (), keys.ranges or ()
         are_consecutive, is_single = len(q_ranges) == len(k_ranges) == 1, queries.size == 1
-        is_toeplitz = self._is_relative and are_consecutive and (is_single or can_alias(backend))
+        is_toeplitz = self._is_relative and are_consecutive
+        is_toeplitz = is_toeplitz and (is_single or supports_strided_views(backend))
         if backend.is_chunked or not is_toeplitz:
-            query, key = (ranges.positions(backend, self._heads()) for ranges in (queries, keys))
+            query, key = (ranges.indices(backend, self._heads()) for ranges in (queries, keys))
             return self._at_positions(query, key, backend, dtype)
         dtype = self._compute_dtype(backend) if dtype is None else dtype
         backend = backend.with_dtype(dtype)

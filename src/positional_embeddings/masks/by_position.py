@@ -11,10 +11,10 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.masks import ranges
+from positional_embeddings.masks.index_ranges import length_array
 from positional_embeddings.masks.mask import Mask, frozen_integers
-from positional_embeddings.masks.points import ALL_KEYS, PositionBlock, Window, hides_outside
+from positional_embeddings.masks.position_blocks import ALL_KEYS, PositionBlock, Window, window_mask
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, clip, hull
-from positional_embeddings.masks.spans import length_array
 
 # More ranges in rows of a grid become one range, from the first to the last token.
 _MAX_NEIGHBOUR_RANGES = 2**12
@@ -26,8 +26,8 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 class _WindowMask(Mask):
     """Base of masks that hide the keys outside a window around each query."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return hides_outside(q, k, self._window())
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return window_mask(q, k, self._window())
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
@@ -170,7 +170,7 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, size = q.backend.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
 
@@ -217,7 +217,7 @@ class DilatedMask(Mask):
 
     step: _Size
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, step = q.backend.xp, min(self.step, q.largest)
         return xp.remainder(q.values, step) != xp.remainder(k.values, step)
 
@@ -284,7 +284,7 @@ class GlobalMask(Mask):
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~(self._is_global(q) | self._is_global(k))
 
     def _is_global(self, block: PositionBlock) -> Array:
@@ -388,7 +388,7 @@ class NeighbourhoodMask(Mask):
             hint = f" Make the cache with window={size}, or without a ring."
             raise wrong_value("mask", requirement, self, hint)
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         # Larger sizes than the largest position have the same result.
         xp, largest = q.backend.xp, q.largest
         tokens = min(prod(self.shape), largest)
@@ -430,10 +430,10 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
 
 
 # The mask that hides no key.
-HIDES_NOTHING = SlidingWindowMask(None, None)
+NO_MASK = SlidingWindowMask(None, None)
 
 
-def outside_ring(window: int, num_sink_tokens: int) -> Mask:
+def ring_window_mask(window: int, num_sink_tokens: int) -> Mask:
     """Return the causal mask of a window and of sink tokens at the first positions."""
     newest = SlidingWindowMask(window - 1, 0)
     return CausalMask() | newest & GlobalMask(range(num_sink_tokens)) if num_sink_tokens else newest

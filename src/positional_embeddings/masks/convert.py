@@ -18,9 +18,9 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.masks.index_ranges import index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
-from positional_embeddings.masks.spans import index_ranges
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 
 # States of a block of queries and keys: all pairs hidden, some visible, all visible.
 _HIDDEN, _PARTIAL, _FULL = range(3)
@@ -309,7 +309,7 @@ def _block_states(
     for j in np.flatnonzero(states[0] == _PARTIAL):
         keys = index_ranges((int(starts[j]), int(stops[j])))
         query_range = index_ranges(queries).shifted(-positions.offset)
-        hidden = mask._between(query_range, keys, positions, backend)
+        hidden = mask._block(query_range, keys, positions, backend)
         column = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PARTIAL)
         if is_complete[j]:
             column = np.where(hidden.any(axis=(0, 1)), column, _FULL)

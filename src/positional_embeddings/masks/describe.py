@@ -7,10 +7,10 @@ from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
+from positional_embeddings.masks.index_ranges import index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges
-from positional_embeddings.masks.spans import index_ranges
 
 # Two queries or keys at each end.
 _MIN_MAX_SIZE = 4
@@ -99,7 +99,7 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, backend=backend)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, max_size) for size in shape)
-        hidden = mask._between(
+        hidden = mask._block(
             index_ranges(*rows), index_ranges(*columns), ImplicitPositions(start, k_len), backend
         )
         table, sequences = _sequence_table(hidden, batch, 1)

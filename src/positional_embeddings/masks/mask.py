@@ -16,10 +16,19 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.masks import spans
-from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, hides_outside
+from positional_embeddings.masks.index_ranges import (
+    IndexRanges,
+    index_ranges,
+    position_array,
+    position_interval,
+    query_offset,
+)
+from positional_embeddings.masks.position_blocks import (
+    ImplicitPositions,
+    PositionBlock,
+    window_mask,
+)
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, intersect, unite
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Larger arrays are abbreviated in a `repr`.
 _MAX_REPR_SIZE = 1000
@@ -96,12 +105,12 @@ class Mask(ArrayDataclass):
             raise wrong_value("k_pos", f"broadcast with `q_pos` of shape {shapes[0]}", shapes[1])
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            spans.first_position(1, k_len, None, backend)
+            query_offset(1, k_len, None, backend)
         q, k = (
-            PositionBlock(spans.position_array(name, pos, backend)[..., None], backend, k_len)
+            PositionBlock(position_array(name, pos, backend)[..., None], backend, k_len)
             for name, pos in positions.items()
         )
-        hidden = self._hides(q, k)
+        hidden = self._mask_at(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
 
     @compute_on_device
@@ -145,9 +154,7 @@ class Mask(ArrayDataclass):
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)
         query_range, key_range = (index_ranges((0, size)) for size in shape)
-        hidden = self._between(
-            query_range, key_range, ImplicitPositions(queries[0], k_len), backend
-        )
+        hidden = self._block(query_range, key_range, ImplicitPositions(queries[0], k_len), backend)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | backend.xp.zeros(
                 (*shape, 1), dtype=backend.xp.bool, device=backend.device
@@ -218,7 +225,7 @@ class Mask(ArrayDataclass):
 
     # Methods that subclasses override.
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
         """Return True where a key is hidden from a query; the last axis is the batch."""
         name = type(self).__name__
         message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
@@ -247,7 +254,7 @@ class Mask(ArrayDataclass):
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         """Check that the mask supports the explicit positions of an attention.
 
-        Their attributes are `queries` and `keys`, (position, batch or 1), `are_indices`, and
+        Their attributes are `queries` and `keys`, (position, batch or 1), `equal_indices`, and
         `extent`, which is None if it is not concrete.
         """
 
@@ -283,16 +290,17 @@ class Mask(ArrayDataclass):
         self, q_len: int, k_len: int | None, offset: int | None, backend: Backend
     ) -> tuple[tuple[int, int], int]:
         """Check the lengths; return the range of the query positions, and `k_len`."""
-        queries, k_len = spans.position_interval(q_len, k_len, offset, backend)
+        queries, k_len = position_interval(q_len, k_len, offset, backend)
         self._check(queries, k_len, backend)
         return queries, k_len
 
-    def _between(
+    def _block(
         self, queries: IndexRanges, keys: IndexRanges, positions: Any, backend: Backend
     ) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis."""
         with backend.without_chunk_warnings():
-            return self._hides(*positions.points(queries, keys, backend, self._batch() or 1))
+            blocks = positions.position_blocks(queries, keys, backend, self._batch() or 1)
+            return self._mask_at(*blocks)
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` that is combined by ``|``, and the remaining mask; else None."""
@@ -338,12 +346,12 @@ class _Compound(Mask):
 class OrMask(_Compound):
     """The union of masks, the result of ``|``: a key is hidden if any mask hides it."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        hidden = [mask._mask_at(q, k) for mask in self.masks if not mask._window()]
         windows = [mask._window() for mask in self.masks if mask._window()]
         if windows:
             left, right = map(min, zip(*windows, strict=True))
-            hidden.append(hides_outside(q, k, (left, right)))
+            hidden.append(window_mask(q, k, (left, right)))
         return reduce(or_, hidden)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -369,8 +377,8 @@ class OrMask(_Compound):
 class AndMask(_Compound):
     """The intersection of masks, the result of ``&``: a key is hidden if all masks hide it."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return reduce(and_, (mask._hides(q, k) for mask in self.masks))
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return reduce(and_, (mask._mask_at(q, k) for mask in self.masks))
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         visible = [mask._visible_keys(queries, k_len) for mask in self.masks]
@@ -385,8 +393,8 @@ class AndMask(_Compound):
 class NotMask(_Compound):
     """The complement of a mask, the result of ``~``."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return ~self.masks[0]._hides(q, k)
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return ~self.masks[0]._mask_at(q, k)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
@@ -431,7 +439,7 @@ class FunctionMask(Mask):
 
     function: checks.PositionFunction
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [p.values if has_batch else p.values[..., 0] for p in (q, k)]
         hidden = self.function(*positions)
