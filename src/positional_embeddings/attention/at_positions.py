@@ -1,4 +1,4 @@
-"""Masks and biases at the positions of queries and keys, wherever these are in memory."""
+"""Masks and biases at explicit positions of queries and keys."""
 
 from typing import Any, NamedTuple
 
@@ -17,12 +17,12 @@ from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, 
 # Ranges of fewer keys are not worth separate parts.
 _MIN_RANGE_KEYS = 64
 
-# A position so far out that a window contains none of the first tokens.
+# A position far beyond any window that starts at 0.
 _DISTANT_POSITION = 2**40
 
 
 class ConcretePositions(NamedTuple):
-    """Positions of queries and keys, (position, batch or 1), whose values the host knows."""
+    """Positions of queries and keys, (position, batch or 1), in the memory of the host."""
 
     queries: HostArray
     keys: HostArray
@@ -32,7 +32,7 @@ class ConcretePositions(NamedTuple):
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
-        """Return positions with the facts that checks need."""
+        """Return positions, with `consecutive_start` and `has_empty` computed from them."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
             np.all(table == np.arange(start, start + len(table))[:, None])
@@ -47,11 +47,11 @@ class ExplicitPositions(NamedTuple):
     queries: Array
     keys: Array
     on_host: ConcretePositions | None = None
-    slots: Slots | None = None  # of the cache, if a step has them
+    slots: Slots | None = None  # of the cache of a step
 
     @property
     def batch(self) -> int:
-        """Return the number of sequences that have positions of their own."""
+        """Return the batch size of the positions."""
         return int(max(self.queries.shape[1], self.keys.shape[1]))
 
     @property
@@ -87,9 +87,9 @@ class ExplicitPositions(NamedTuple):
     def with_ring_mask(
         self, mask: Mask | Array, bias: Bias | Array, backend: Backend
     ) -> tuple[Mask | Array, "ImplicitPositions | ExplicitPositions"]:
-        """Return the mask, joined to the window of a ring, and the positions.
+        """Return the mask, combined with the window of a ring, and the positions.
 
-        The mask is never None, so that one rule applies to non-finite values.
+        The mask is never None: non-finite keys then give NaN in all features.
         """
         slots = self.slots
         if slots is not None:
@@ -100,23 +100,22 @@ class ExplicitPositions(NamedTuple):
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
-        if self._ring_may_exceed_window() and (
-            mask is None or isinstance(mask, Mask)
-        ):  # else it is refused
+        # Functions and arrays were rejected above.
+        if self._ring_may_exceed_window() and (mask is None or isinstance(mask, Mask)):
             ring_mask = ring_window_mask(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         mask, start = NO_MASK if mask is None else mask, self.consecutive_start
         return mask, self if start is None else ImplicitPositions(start, self.keys.shape[0])
 
     def _ring_may_exceed_window(self) -> bool:
-        """Return whether the ring may hold keys outside the window of this query."""
+        """Return whether the ring may have keys outside the window of this query."""
         _, num_sink_tokens, window = self.slots or (0, 0, None)
         if window is None or self.queries.shape[0] > 1:
             return window is not None
         is_short = self.on_host is not None and self.on_host.queries.max() < window
         return not is_short and bool(self.keys.shape[0] > num_sink_tokens + window)
 
-    # Methods that scores call, as those of `ImplicitPositions`.
+    # The interface of `ImplicitPositions`, which scores use.
 
     def position_blocks(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, _batch: int = 1
@@ -137,7 +136,7 @@ class ExplicitPositions(NamedTuple):
         )
 
     def visible_keys(self, mask: Mask, queries: Ranges) -> VisibleKeys:
-        """Return which keys a mask lets some queries see."""
+        """Return the keys that some queries attend to."""
         on_host, k_len = self.on_host, self.keys.shape[0]
         if on_host is None:
             return VisibleKeys(((0, k_len),), ())
@@ -155,7 +154,7 @@ class ExplicitPositions(NamedTuple):
         return VisibleKeys(unite((*any_query, *gaps)), every_query)
 
     def global_queries(self, mask: Mask) -> Ranges:
-        """Return queries that a mask lets see many more keys than their neighbours."""
+        """Return queries that attend to many more keys than their neighbours."""
         if self.on_host is None:
             return ()
         return _index_ranges_within(mask._global_queries(), self.on_host.queries, np.any)
@@ -163,11 +162,11 @@ class ExplicitPositions(NamedTuple):
     def bias_block(
         self, bias: Bias, queries: IndexRanges, keys: IndexRanges, backend: Backend
     ) -> Array:
-        """Return a bias, (query, key, heads), or (query, key, batch, heads) of several."""
+        """Return a bias, (query, key, heads), or (query, key, batch, heads) for a batch."""
         query, key = queries.take(self.queries, -2, backend), keys.take(self.keys, -2, backend)
         if self.batch == 1:
             query, key = query[:, 0], key[:, 0]
-        elif backend.is_chunked:  # whose tasks take queries and keys of one batch
+        elif backend.is_chunked:  # tasks need queries and keys of one batch size
             shapes = (query.shape[0], self.batch), (key.shape[0], self.batch)
             query, key = map(backend.xp.broadcast_to, (query, key), shapes)
         return bias._at_positions(query, key, backend)
@@ -190,14 +189,14 @@ class ExplicitPositions(NamedTuple):
 
 
 def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
-    """Check that a mask with a window shows no key that the ring has overwritten."""
+    """Check that a mask with a window masks all keys that the ring has overwritten."""
     parts, ring = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
     for last in {n for part in parts for n in part._probe_positions(_DISTANT_POSITION)}:
         visible = mask._visible_keys(((last - 1, last),), last).any_query
         if any(start <= last // 2 < stop for start, stop in visible):
-            continue  # no window: the ring's is one
+            continue  # the mask has no window, so the window of the ring applies
         num_sink_tokens = max([ring[0], *(stop for _, stop in visible if stop <= last // 2)])
         window = max([ring[1], *(last - start for start, _ in visible if start > last // 2)])
         if (num_sink_tokens, window) != ring:
@@ -217,7 +216,7 @@ def positions_of(
     where: tuple[int, int],
     backend: Backend,
 ) -> ExplicitPositions:
-    """Check the positions of queries and of keys, and return them."""
+    """Check and return the positions of queries and keys."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
     feature, seq = where
@@ -228,7 +227,7 @@ def positions_of(
             raise wrong_type("key_positions", requirement, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
-    # Keys that all sequences share may have positions of their own in each.
+    # Keys shared by all sequences may have different positions in each sequence.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
     queries = _as_position_table("positions", positions, tuple(q.shape), feature, seq, backend)
     keys = _as_position_table("key_positions", key_positions, k_shape, feature, seq, backend)
@@ -244,11 +243,11 @@ def positions_of(
 def _as_position_table(
     name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, backend: Backend
 ) -> Any:
-    """Check positions, and return them as (position, batch or 1)."""
+    """Check and return positions as (position, batch or 1)."""
     checks.integral(name, positions, backend.xp)
     shape, batch = tuple(positions.shape), axes.batch_axis(len(target), feature, seq)
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
-        # One axis of heads and batch.
+        # A merged axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
     own_axes = axes.axes_of_positions(shape, target, feature, seq, name)
     table = position_array(name, positions, backend)
@@ -264,7 +263,7 @@ def _as_position_table(
 
 
 def _index_ranges_within(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
-    """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
+    """Return the indices whose positions are in ranges, in any sequence or in all sequences."""
     if not ranges:
         return ()
     inside = np.zeros(len(positions) + 2, dtype=bool)

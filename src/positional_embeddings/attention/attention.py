@@ -26,12 +26,12 @@ from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
-# Each word is a module of `algorithms`, with one function of that name after `attend_`.
+# Names of modules in `algorithms`, each with a function ``attend_<name>``.
 Algorithm: TypeAlias = Literal["dense", "blocks", "listed_keys", "cupy", "jax_loops", "dask_chunks"]
 
 PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 
-# Scores are few if the keys have this many numbers per score, or more
+# Scores are few if the keys have at least this number of elements per score
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
 KEY_NUMBERS_PER_SCORE = 8
 
@@ -72,86 +72,80 @@ def scaled_dot_product_attention(
     v : array, shape (v_head, k_len, ...)
         Values, of the dtype of `q` and with the further axes of `k`.
     mask : Mask, array of bool or function, optional
-        Which keys a query may not attend to. They do not affect its output, even if they are
-        NaN or infinite; the output of a query that may attend to no key is zero. If None, each
-        query sees all keys: a decoder needs ``CausalMask()``.
+        Masked keys do not affect the output of a query, even if they are NaN or infinite. The
+        output of a query without visible keys is zero. If None, each query attends to all keys:
+        a decoder needs ``CausalMask()``.
 
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, None)``, fits any layout. Keys
-          that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
-          to others by ``|``, are gathered: time and memory grow as its lists.
-        - An array is True where a query may not attend to a key, with 1 where it broadcasts;
-          it has all axes of the scores, or the axes of queries and keys alone.
-        - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
-          some keys, (1, m), and returns the mask between them. Both count from 0, whatever
-          the positions: after p cached keys, query i has the position of the key of index
-          i + p.
+          that are masked for all queries are skipped. The keys of a `ListMask`, alone or combined
+          by ``|``, are gathered: time and memory grow with the length of its lists.
+        - An array is True where a query may not attend to a key. It has all axes of the scores,
+          or the axes of queries and keys alone, with 1 where it broadcasts.
+        - A function ``mask(q_idx, k_idx)`` takes the indices of some queries, (n, 1), and of
+          some keys, (1, m), and returns the mask between them. Indices count from 0 and are
+          independent of positions: after p cached keys, query i is at the position of key i + p.
     bias : Bias, array or function, optional
-        Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does. A `Bias`, such as ``ALiBiBias(num_heads)`` or a
-        `T5Bias`, fits any layout; a function is called as one for `mask` is.
+        Real floating-point, added to the scores, with 1 where it broadcasts. A key with a bias
+        of minus infinity is masked. A `Bias`, such as ``ALiBiBias(num_heads)`` or a `T5Bias`,
+        fits any layout. A function takes the same indices as a function for `mask`.
     scale : float, optional
-        Positive factor on the scores, ``1 / sqrt(head)`` if None. No model's own factor is known
-        here: it is 1 in T5 and for queries that are scaled already, ``query_pre_attn_scalar**-0.5``
-        in Gemma, ``attention_multiplier`` in Granite.
+        Positive factor on the scores, ``1 / sqrt(head)`` if None. The function does not know the
+        factor of a model. Pass it, for example 1 for T5 and for scaled queries,
+        ``query_pre_attn_scalar**-0.5`` for Gemma, and ``attention_multiplier`` for Granite.
     softcap : float, optional
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     sinks : array, shape (heads,), optional
-        Real logits of a key without value: the softmax of each query has this score, too, so
-        that the weights of its keys add up to less than 1. Minus infinity is no key; infinity
-        outweighs all others.
+        Real logits of a key without value. The softmax of each query includes this score, so that
+        the weights of the keys add up to less than 1. A logit of minus infinity has no effect. A
+        logit of infinity gives all other keys a weight of 0.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
     positions, key_positions : array of int, or KVStep, optional
-        Positions of queries and keys, at which a `Mask` and a `Bias` are evaluated, wherever the
-        keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
-        axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
-        position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
-        positions of the queries if only `positions` are given. Where positions of several documents
-        in one sequence start again, `CausalMask` alone shows a query later documents: add a
-        `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it evaluates equal masks and biases once for all layers, with the arrays and functions in
-        them. If the cache is a ring, a query sees no more than the ring keeps for it. Arrays and
-        functions passed as `mask` or `bias` are indexed by queries and keys, not by positions. With
-        a step a function is an error; an array is one where indices differ from positions, as with
-        padding or a ring.
+        Positions of queries and keys, with 1 where they broadcast. The shape is (seq,), or
+        (batch, seq) or (seq, batch) in the order of the axes of `q`, or all axes of `q` except the
+        features. Masks and biases use these positions instead of the array indices. A key
+        position below 0 is an empty slot, which is always masked. If `key_positions` is None,
+        the keys have the positions of the queries. The step of a `KVCache` has both positions:
+        see the notes.
     block_size : int, optional
-        Compute the scores of this many queries and this many keys at a time, so that all
-        of them never exist together. If None, few scores are computed together and many in
-        blocks. A lazy library without loops computes all together, unless a `Mask` hides keys.
+        Number of queries and of keys of a block of scores, which limits the memory. If None, few
+        scores are computed together, and many scores in blocks. A lazy library without
+        loops computes all scores together, unless a `Mask` has ranges of visible keys.
     enable_gqa : bool, default False
-        Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
-        it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
-        name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
-        or `sinks` have the number of heads, and refused otherwise.
+        Grouped-query attention: `k` and `v` may have fewer heads than `q`. The number of key heads
+        must divide the number of query heads. Query head h reads key head ``h // group``. The notes
+        name the axis of heads. A merged ``heads * batch`` axis needs a `Mask` for several
+        sequences, a `Bias` or `sinks`, which determine the number of heads.
     return_lse : bool, default False
-        Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
-        by which outputs for parts of the keys are merged.
+        Also return the logarithm of the sum of the exponentials of the scores, including the
+        sinks. It is needed to merge outputs for parts of the keys.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q`, `k` and `v`: 0 and 1 by default for arrays of at
-        most three axes, and to be given for more: -1 and -2 for ``(batch, heads, seq, head)``.
+        most three axes. Required for more axes: -1 and -2 for ``(batch, heads, seq, head)``.
 
     Returns
     -------
     output : array, shape (v_head, q_len, ...)
-        Dtype of `q`. Half precision is computed in float32.
+        Dtype of `q`. float16 and bfloat16 are computed in float32.
     lse : array, shape (q_len, ...)
-        Only if `return_lse`: float32 for half precision; minus infinity for a query that may attend
-        to no key. Where a mask hides keys, NaN for a query whose output is NaN.
+        Only if `return_lse`: float32 for float16 and bfloat16. The value is minus infinity for a
+        query without visible keys. If a mask is given, the value is NaN for each query whose
+        output is NaN.
 
     Raises
     ------
     TypeError
-        If an array has the wrong kind or dtype, the arrays come from different
-        libraries, or an option is of the wrong kind.
+        If an array has the wrong type or dtype, the arrays come from different
+        libraries, or an option is of the wrong type.
     ValueError
-        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
-        is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
-        after the last key. If the axes are not the step's, or the mask shows more than its
-        ring keeps. If there is a `PaddingMask` with `positions`, or for fewer queries than keys,
-        since its lengths would have to count the queries. For fewer queries it is accepted on the
-        right with `offset`, and as the only rule if its longest sequence has all keys, as in
+        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset` is
+        passed without a `Mask` or a `Bias` or with `positions`, or the last query is after the
+        last key. If the axes differ from the axes of a step, or keys that its ring has
+        overwritten are visible. If there is a `PaddingMask` with `positions`, or for fewer queries
+        than keys. A `PaddingMask` needs as many queries as keys, with two exceptions: padding on
+        the right with `offset`, and a single mask whose longest sequence has all keys, as in
         attention to another sequence.
 
     See Also
@@ -169,31 +163,40 @@ def scaled_dot_product_attention(
 
     Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
     running maximum of its scores and sums of weights relative to it, which shrink when it grows.
-    Blocks that a mask hides are skipped, and a `Mask`, a `Bias` or a function is evaluated block
-    by block, so that it never exists as a whole. A `Mask` also has the keys that need not
-    be visited, and the blocks where it hides no key: the time of a window grows as queries x
-    window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
-    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
+    Fully masked blocks are skipped. A `Mask`, a `Bias` or a function is evaluated block by block,
+    so that it never exists as one array. A `Mask` also reports which keys attention can skip, and
+    which blocks have no masked key: the time of a window grows as queries x window. Under
+    ``jax.jit`` many scores are computed in blocks automatically, in a loop of the library, and
+    only a `Mask` skips blocks. The loop gathers a sequence that is sharded over devices. With a
+    `block_size` of all queries and keys there is no loop.
+
+    A step of a `KVCache` has checked positions, and the axes. With NumPy it evaluates equal masks
+    and biases once for all layers, including their arrays and functions. If the cache is a ring,
+    the window of the ring applies to each query. Arrays and functions passed as `mask` or `bias`
+    take indices, not positions. With a step, a function is an error. An array is an error where
+    indices differ from positions, as with padding or a ring.
+
+    Where positions of several documents in one sequence restart, `CausalMask` alone does not mask
+    later documents: add a `SegmentMask`.
 
     With CuPy a block of queries is computed with all its visible keys, up to 262,144, unless
-    `block_size` is passed: two products by cuBLAS, which read the arrays in place and add up half
-    precision in float32, and one or two kernels. No call waits for the device.
+    `block_size` is passed: two products by cuBLAS, which read the arrays in place and add up
+    float16 and bfloat16 in float32, and one or two kernels. No call waits for the device.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
     A feature of the output is a weighted mean. It is in the range of the values of that feature,
-    up to a rounding of ``n_keys * finfo(dtype).eps`` relative to the largest one. The `dtype` is
-    the one to compute in, float32 for half precision. The mean of values that are so close to the
-    largest finite number may be infinite.
+    up to a rounding of ``n_keys * finfo(dtype).eps`` relative to the largest value. The `dtype` is
+    the dtype of the computation, float32 for float16 and bfloat16. The mean of values that are
+    so close to the largest finite number may be infinite.
 
-    With a mask, a bias or positions, a query that attends to a key or a value that is not finite
-    gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
-    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
-    weight, and a query with no other score gets zeros.
+    With a mask, a bias or positions, the output of a query is NaN in all features if it attends to
+    a key or a value that is not finite. This holds in each library, also if all keys are visible.
+    Masked keys have no effect. Without masks, biases and positions the plain formula applies: such
+    a value affects the output of its feature, as NaN if its weight is 0. A score of minus infinity
+    has a weight of 0, and the output of a query without other scores is zero.
 
     References
     ----------
@@ -320,34 +323,34 @@ def attention_weights(
         Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
-        Grouped queries: `k` may have fewer heads than `q`, a number that divides it.
+        Grouped queries: the number of key heads may be a divisor of the number of query heads.
     listed : bool, default False
-        For a `ListMask`, alone or joined to other masks by ``|``: return the weights of the listed
-        keys alone, (q_len, m, ...), in the order of the lists, 0 where there is no key. Lists of
-        several lengths have as many weights as the longest one.
+        For a `ListMask`, alone or combined by ``|``: return the weights of the listed keys alone,
+        (q_len, m, ...), in the order of the lists. The weight is 0 where a list has no key, up to
+        the length of the longest list.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q` and `k`: 0 and 1 by default for arrays of at most
-        three axes, and to be given for more.
+        three axes. Required for more axes.
 
     Returns
     -------
     array, shape (q_len, k_len, ...)
         Dtype of `q`. Queries and keys are on the axes that hold features and sequence in
-        `q`, in ascending order. The weights add up to 1 over the keys, or to 0 for a query
-        that may attend to no key; to less with `sinks`.
+        `q`, in ascending order. The weights of a query add up to 1, to less than 1 with `sinks`,
+        and to 0 without visible keys.
 
     Raises
     ------
     TypeError
-        If an array has the wrong kind or dtype, the arrays come from different
-        libraries, or an option is of the wrong kind.
+        If an array has the wrong type or dtype, the arrays come from different
+        libraries, or an option is of the wrong type.
     ValueError
-        If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is given
+        If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is passed
         without a `Mask` or a `Bias`.
 
     See Also
     --------
-    scaled_dot_product_attention : The output; it says more about each parameter.
+    scaled_dot_product_attention : The output, with details of each parameter.
 
     References
     ----------

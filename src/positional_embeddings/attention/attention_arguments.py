@@ -17,8 +17,7 @@ from positional_embeddings.masks.index_ranges import query_offset
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.position_blocks import ImplicitPositions
 
-# Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
-# their positions.
+# Takes the indices of queries, (query, 1), and of keys, (1, key), which count from 0.
 ScoreFunction = Callable[[Any, Any], Any]
 
 _POSITIONS_HINT = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
@@ -26,9 +25,9 @@ _ANOTHER = " If the keys are of another sequence, padded on the right, give offs
 
 
 class AttentionArguments(NamedTuple):
-    """Arguments of an attention but queries, keys and values.
+    """Arguments of attention, except queries, keys and values.
 
-    In a step of a cache, `positions` and `sinks` alone differ between calls with one plan.
+    In a step of a cache, calls with the same plan differ only in `positions` and `sinks`.
     """
 
     mask: Mask | Array = None
@@ -46,7 +45,7 @@ class AttentionArguments(NamedTuple):
     sinks: Array = None
 
     def arrays(self) -> dict[str, Array]:
-        """Return the masks and biases that are arrays, and the arrays of others, by name."""
+        """Return all arrays among the arguments, including those in masks and biases, by name."""
         arrays: dict[str, Array] = {}
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
@@ -62,7 +61,7 @@ class AttentionArguments(NamedTuple):
         return arrays
 
     def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
-        """Check all but axes and positions; return `scale`, `softcap` and `block_size`."""
+        """Check the options, masks and biases; return `scale`, `softcap` and `block_size`."""
         scale, softcap, block_size = self.scale, self.softcap, self.block_size
         _check_mask_or_bias("mask", self.mask, backend)
         _check_mask_or_bias("bias", self.bias, backend)
@@ -84,7 +83,7 @@ class AttentionArguments(NamedTuple):
         return scale, softcap, block_size
 
     def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
-        """Check the axes of features and sequence, and count them from 0; a step has its own."""
+        """Check and return the axes of features and sequence, counted from 0."""
         if isinstance(self.positions, KVStep):
             return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
@@ -92,7 +91,7 @@ class AttentionArguments(NamedTuple):
     def explicit_positions(
         self, q: Array, k: Array, layout: QKVLayout, backend: Backend
     ) -> ExplicitPositions | None:
-        """Check the positions of queries and keys, and return them; None if they are counted."""
+        """Check and return explicit positions; None if positions follow from the indices."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
@@ -110,7 +109,7 @@ class AttentionArguments(NamedTuple):
     def mask_and_positions(
         self, explicit: ExplicitPositions | None, layout: QKVLayout, backend: Backend
     ) -> tuple[Mask | Array, ImplicitPositions | ExplicitPositions]:
-        """Return the mask, joined to the window of a ring, and positions of one of two kinds."""
+        """Return the mask, combined with the window of a ring, and the positions."""
         if explicit is None:
             offset = self._query_offset(layout, backend)
             return self.mask, ImplicitPositions(offset, layout.keys.size)
@@ -139,18 +138,21 @@ class AttentionArguments(NamedTuple):
 
     @property
     def needs_lengths(self) -> bool:
-        """Return whether the lengths of the sequences have to be known."""
-        is_evaluated = callable(self.mask) or callable(self.bias)  # as a `Mask` or `Bias` is
+        """Return whether the lengths of the sequences must be known."""
+        is_evaluated = callable(self.mask) or callable(self.bias)  # so are `Mask` and `Bias`
         return is_evaluated or not self.positions is self.key_positions is None
 
     @property
     def sequences(self) -> int | None:
-        """Return the number of sequences of a step, None without one."""
+        """Return the number of sequences of a step, None without a step."""
         step = self.positions
         return step._cache.lengths.shape[0] if isinstance(step, KVStep) else None
 
     def _check_lists(self) -> None:
-        """Check that no rule of positions goes with lists of keys that are other things."""
+        """Check that a `ListMask` is not combined with masks or biases of positions.
+
+        This applies if the offset is not passed.
+        """
         lists, other_masks = (
             self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
         )
@@ -168,7 +170,7 @@ class AttentionArguments(NamedTuple):
                 requirement = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
                 raise wrong_value("offset", requirement, offset)
             return 0
-        if 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
+        if 0 in (q_len, k_len):  # there are no scores
             return 0
         if offset is None and q_len != k_len:
             self._check_lists()
@@ -184,7 +186,7 @@ class AttentionArguments(NamedTuple):
 
 
 def _check_mask_or_bias(name: str, mask_or_bias: Mask | Bias | Array, backend: Backend) -> None:
-    """Check that a mask or a bias is a value of its kind, a function, or an array."""
+    """Check that a mask is a `Mask`, a function or an array, or a bias likewise."""
     other, other_kind = ("bias", Bias) if name == "mask" else ("mask", Mask)
     if isinstance(mask_or_bias, type) and issubclass(mask_or_bias, Mask | Bias):
         actual = mask_or_bias.__name__
@@ -197,7 +199,7 @@ def _check_mask_or_bias(name: str, mask_or_bias: Mask | Bias | Array, backend: B
 
 
 def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool) -> None:
-    """Check that padding does not count keys that the mask of a prompt did not know."""
+    """Check that the lengths of a `PaddingMask` cover the cached keys."""
     for part in getattr(mask, "masks", ()):
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
@@ -222,7 +224,7 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
 def call_score_function(
     argument_name: str, function: ScoreFunction, q_idx: Array, k_idx: Array
 ) -> tuple[str, Array]:
-    """Call a mask or bias function, check its result, and return it after its name in messages."""
+    """Call and check a mask or bias function; return its name in messages, and its result."""
     name, array = f"{argument_name}(q_idx, k_idx)", function(q_idx, k_idx)
     xp = get_backend(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(argument_name, name, array, xp)

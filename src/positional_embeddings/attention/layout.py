@@ -24,15 +24,15 @@ class QKVLayout(NamedTuple):
     keys: IndexRanges
     feature: int
     seq: int
-    batch_axes: tuple[int, ...]  # all others, one that is split last
-    # Lengths that the last batch axis is split into: key heads and query heads per key head, heads
-    # and sequences, or all three.
+    batch_axes: tuple[int, ...]  # all other axes; the split axis is last
+    # Lengths of the split last batch axis: key heads and query heads per key head, heads and
+    # sequences, or all three.
     split: tuple[int, ...] | None
     has_canonical_axes: bool  # whether the axes are (..., sequence, feature) before any split
     scores_per_key: Any  # NaN if a lazy library does not know a length
     default_scale: float
     key_heads: int | None  # number of key heads, if several query heads share each
-    merges_heads_and_batch: bool = False  # whether the axis that is split holds sequences, too
+    merges_heads_and_batch: bool = False  # whether the split axis includes sequences
     batch_slices: tuple[slice, ...] = ()  # of the axes before queries and keys, for a part
 
     @property
@@ -51,7 +51,7 @@ class QKVLayout(NamedTuple):
     ) -> Array:
         """Return an output, (..., query, feature), with the axes of the queries, in a dtype.
 
-        Weights are on other axes than queries and features, the `last` two of the rows.
+        `last` gives the axes of the last two dimensions. It is needed for weights.
         """
         if self.split is not None:
             lengths = [self.shape[axis] for axis in self.batch_axes]
@@ -77,11 +77,11 @@ class QKVLayout(NamedTuple):
         if backend.is_chunked and count > 0:
             inner = prod(split[1:])
             if any(k % inner for k in backend.chunks(array)[axis]):
-                array = backend.rechunk(array, {axis: (count,)})  # else a part would be cut in two
+                array = backend.rechunk(array, {axis: (count,)})  # chunks then end between parts
         return backend.reshape(array, (*lengths_after, *split, n, m))
 
     def _split_of(self, count: int) -> tuple[int, ...]:
-        """Return the lengths that an axis of `count` rows of queries or keys is split into."""
+        """Return the lengths that an axis of length `count` is split into."""
         heads, *lengths_after = self.split or (count,)
         if count == heads * prod(lengths_after):
             return (heads, *lengths_after)
@@ -102,7 +102,7 @@ class QKVLayout(NamedTuple):
         return slice_broadcast(array, self.batch_slices) if self.batch_slices else array
 
     def align_mask_or_bias(self, name: str, array: Array, backend: Backend) -> Array:
-        """Return the result of a `Mask` or a `Bias`, (query, key, batch or heads), as rows.
+        """Reshape a mask or a bias of (query, key, batch or heads) to (..., query, key).
 
         A `Bias` at positions of several sequences returns (query, key, batch, heads).
         """
@@ -172,7 +172,7 @@ class QKVLayout(NamedTuple):
 
 
 def slice_broadcast(array: Array, slices: Sequence[slice]) -> Array:
-    """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
+    """Slice the first axes of an array, or None. Axes of length 1 are not sliced."""
     if array is None:
         return None
     index = (slice(None) if n == 1 else part for n, part in zip(array.shape, slices, strict=False))
@@ -253,7 +253,7 @@ _numpy_layout = lru_cache(maxsize=256)(_layout)
 
 
 def _check_dtypes(types: tuple[Dtype, ...], xp: Namespace) -> None:
-    """Check that dtypes are real floating-point, and all that of `q`."""
+    """Check that each dtype is real floating-point and equals the dtype of `q`."""
     for name, dtype in zip("qkv", types, strict=False):
         checks.real_floating_dtype(name, dtype, xp)
     for name, dtype in zip("qkv", map(dtype_name, types), strict=False):
@@ -287,7 +287,7 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
 
 
 def _split_lengths(sizes: dict[str, int], n: int, axis: int) -> tuple[int, int]:
-    """Return the lengths that one axis of ``heads * batch`` is split into."""
+    """Return the lengths of a split axis of ``heads * batch``."""
     for name, size in sizes.items():
         if size * (n // max(1, size)) != n:
             plural_name = "heads" if name in _HEAD_ARGUMENTS else "sequences"
@@ -304,7 +304,7 @@ def _split_lengths(sizes: dict[str, int], n: int, axis: int) -> tuple[int, int]:
 def _grouped_split_lengths(
     key_length: int, n: int, batch: int | None, axis: int
 ) -> tuple[int, int, int]:
-    """Return the lengths that an axis of ``heads * batch`` with shared heads is split into."""
+    """Return the lengths of a split axis of ``heads * batch`` with shared heads."""
     actual = f"{n} and {key_length} on axis {axis}"
     if batch is None:
         requirement = "be False for an axis of heads * batch, whose heads are not known"

@@ -49,8 +49,8 @@ class RoPEMultiHeadAttention(ArrayDataclass):
     base : float, default 10_000
         Base of the rotary frequencies, positive.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the weights that are not given. They are drawn as by Kaiming:
-        normal with variance ``2 / d_model``.
+        Seed or generator of the drawn weights, which are normal with variance ``2 / d_model``, as
+        by Kaiming.
     Wq : array, shape (d_model, d_model), optional
         Weights of the queries. All weights are (output, input), as in PyTorch's ``Linear``; kernels
         of Flax and Keras have to be transposed.
@@ -68,7 +68,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
     Raises
     ------
     TypeError
-        If an argument has the wrong kind.
+        If an argument has the wrong type.
     ValueError
         If sizes do not divide, or a weight has the wrong shape.
 
@@ -132,7 +132,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         *,
         bias: AnyArray | Bias | ScoreFunction | None = None,
     ) -> ArrayT:
-        """Attend from each position of a sequence to all positions that no mask hides.
+        """Attend from each position of a sequence to all visible positions.
 
         Parameters
         ----------
@@ -155,13 +155,13 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         Returns
         -------
         array, shape (d_model, seq, batch)
-            Dtype of `x`. Computed in the wider dtype of `x` and the weights, in
-            float32 for half precision.
+            Dtype of `x`. Computed in the wider dtype of `x` and the weights; float16 and
+            bfloat16 are computed in float32.
 
         Raises
         ------
         TypeError
-            If an array has the wrong kind or dtype, or is not in the library of the
+            If an array has the wrong type or dtype, or is not in the library of the
             weights.
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
@@ -203,7 +203,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         return backend.xp.permute_dims(backend.xp.reshape(projected, shape), (1, 2, 0, 3))
 
     def _per_head(self, argument_name: str, mask_or_bias: Any, x: Array, xp: Namespace) -> Any:
-        """Give a mask or bias of three axes, also of a function, the axes of attention."""
+        """Return a mask or bias with the axes of attention, also in a function."""
         if isinstance(mask_or_bias, Mask | Bias):
             return mask_or_bias
         heads, batch = self.num_heads, x.shape[2]

@@ -1,7 +1,7 @@
-"""Which blocks of queries and keys an attention computes the scores of.
+"""Plan the blocks of queries and keys whose scores attention computes.
 
-A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
-all of them see.
+Keys that are masked for all queries of a block are skipped. A `Mask` is not evaluated for keys that
+are visible to all queries of a block.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,10 +19,10 @@ from positional_embeddings.masks.ranges import (
     intersect,
 )
 
-# Fixed costs of a block, in scores: for each sequence and head, and for all of them together.
+# Fixed costs of a block, in scores: for each sequence and head, and for each block.
 _SLICE_COST = 2**13
 _BLOCK_COST = 7 * 2**13
-# Queries are cut in half if both halves together take at most this part of the time.
+# Queries are cut in half if both halves take at most this fraction of the time.
 _MAX_SPLIT_RATIO = 0.9
 # Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
 # other lengths several per cent more slowly.
@@ -33,15 +33,15 @@ class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
     keys: IndexRanges
-    is_masked: bool = True  # whether one of the keys may be hidden from a query
+    is_masked: bool = True  # whether a key may be masked for a query
     is_required: bool = False  # whether to compute the block even if it is fully masked
 
 
 class QueryBlock(NamedTuple):
     """Queries whose scores are computed together, and the blocks of their keys.
 
-    All queries are computed with the key blocks. Each part is some of the queries with further
-    keys; the parts together are all queries, in their order.
+    All queries are computed with the key blocks. The `parts` divide the queries, in order. Each
+    part has additional keys.
     """
 
     queries: IndexRanges
@@ -71,9 +71,9 @@ def plan_blocks(
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `max_scores` scores.
 
-    `visible_keys` returns the keys that some queries see, None if all may be visible. The
-    `global_queries` see many more keys than their neighbours, and get blocks of their own. All
-    `rows` have the same blocks.
+    `visible_keys` returns the keys that some queries attend to. It is None if all keys may be
+    visible. The `global_queries`, which attend to many more keys, have separate blocks. All
+    sequences and heads, `batch_size` together, have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(max_scores))
     if visible_keys is None:
@@ -92,7 +92,7 @@ def plan_blocks(
 
 
 class _Cutter(NamedTuple):
-    """Cuts queries into blocks by the keys that they see."""
+    """Cuts queries into blocks by their visible keys."""
 
     visible_keys: Callable[[Ranges], VisibleKeys]
     block_size: int | None
@@ -102,7 +102,8 @@ class _Cutter(NamedTuple):
     def cut(self, queries: Ranges, visible: VisibleKeys, remaining: Ranges) -> list[QueryBlock]:
         """Return blocks of some queries and the keys that remain for them.
 
-        Keys that only some queries see are computed with halves of the queries, if that is faster.
+        Keys that are visible to some queries only are computed with halves of the queries, if that
+        is faster.
         """
         count = count_positions(queries)
         max_keys = self.block_size or _max_keys(self.max_scores, count)
@@ -123,7 +124,7 @@ class _Cutter(NamedTuple):
             any_query = intersect(any_query, remaining)
         halves = _halves(queries) if any_query and count > 1 else ()
         max_split_cost = _MAX_SPLIT_RATIO * self._cost(queries, any_query)
-        # One half at least sees each key.
+        # At least one half attends to each key.
         min_queries = min(map(count_positions, halves), default=0)
         min_split_cost = min_queries * count_positions(any_query) + 2 * self.fixed_cost
         if halves and min_split_cost <= max_split_cost:

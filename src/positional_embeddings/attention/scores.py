@@ -19,7 +19,7 @@ from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.position_blocks import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys
 
-# Above this, tanh would only round small scores.
+# With a larger softcap, tanh only rounds small scores.
 _LARGE_SOFTCAP = 2.0**64
 
 
@@ -38,38 +38,38 @@ class ScoreSpec(NamedTuple):
     )  # of queries and keys, for a `Mask` or a `Bias`
     with_lse: bool  # whether to return the logarithm of the sum of exponentials
     block_size: int | None  # number of queries and of keys of a block, if passed
-    visible_keys: IndexRanges  # ranges of keys; no query sees a key outside
-    is_masked: bool  # whether the mask may hide some of these from a query
+    visible_keys: IndexRanges  # ranges of keys; all other keys are masked
+    is_masked: bool  # whether some of these may be masked
 
     @property
     def has_mask_or_bias(self) -> bool:
-        """Return whether a key may be hidden from a query."""
+        """Return whether keys may be masked."""
         return self.mask is not None or self.bias is not None
 
     @property
     def is_unmodified_product(self) -> bool:
-        """Return whether scores are products alone, of all keys that are seen, without `lse`."""
+        """Return whether scores are unmasked products, without other terms and without `lse`."""
         has_no_terms = self.bias is self.softcap is self.sinks is None
         return has_no_terms and not (self.is_masked or self.with_lse)
 
     @property
     def has_visible_ranges(self) -> bool:
-        """Return whether the mask says which keys the queries see."""
-        # PyTorch would compile for each length anew, whose blocks differ.
+        """Return whether the mask has ranges of visible keys."""
+        # PyTorch would recompile for each length, since the blocks depend on the length.
         return isinstance(self.mask, Mask) and not self.backend.is_compiling
 
     def visible_keys_of(self, queries: Ranges) -> VisibleKeys:
-        """Return which keys some queries see."""
+        """Return the keys that some queries attend to."""
         if not self.has_visible_ranges:
             return VisibleKeys(((0, self.layout.keys.size),), ())
         return self.positions.visible_keys(self.mask, queries)
 
     def global_queries(self) -> Ranges:
-        """Return queries that see many more keys than their neighbours."""
+        """Return queries that attend to many more keys than their neighbours."""
         return self.positions.global_queries(self.mask) if self.has_visible_ranges else ()
 
     def with_sinks(self, sinks: Array) -> "ScoreSpec":
-        """Return the same scores with the logits (heads,) of a key without value, or None."""
+        """Return the specification with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
             with self.backend.compute_context(sinks):
                 sinks = self.backend.astype(sinks, self.backend.dtype)[None, None, :]
@@ -77,7 +77,7 @@ class ScoreSpec(NamedTuple):
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 
     def with_arrays(self) -> "ScoreSpec":
-        """Return the same scores, with arrays for the mask and the bias of all visible keys."""
+        """Return the specification with the mask and the bias of all visible keys as arrays."""
         queries, keys = self.layout.queries, self.visible_keys
         mask = self.mask_block(queries, keys) if self.is_masked else self.mask
         positions = ImplicitPositions(0, self.layout.keys.size)
@@ -116,7 +116,7 @@ class ScoreSpec(NamedTuple):
 
     @property
     def has_lists(self) -> bool:
-        """Return whether each query sees at most the keys of a list, whose number is known."""
+        """Return whether each query attends only to keys of a list, and lengths are known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
         return checks.is_static(self.layout.queries.size) and checks.is_static(
@@ -124,18 +124,18 @@ class ScoreSpec(NamedTuple):
         )
 
     def mask_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
-        """Return the mask, joined to the keys of bias minus infinity, and the bias to add."""
+        """Return the mask, also True where the bias is minus infinity, and the bias."""
         if bias is None:
             return mask, None
         bias = self.bias_to_add(bias)
-        hidden = bias == -float("inf")
-        return hidden if mask is None else mask | hidden, bias
+        bias_mask = bias == -float("inf")
+        return bias_mask if mask is None else mask | bias_mask, bias
 
     def bias_to_add(self, bias: Array) -> Array:
         """Return a bias in the dtype of the scores; finite numbers stay finite."""
         xp, dtype = self.backend.xp, self.backend.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
-            # Its large numbers neither hide a key nor outweigh all others.
+            # A large bias neither masks a key nor gives other keys a weight of 0.
             largest = xp.finfo(dtype).max
             too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
@@ -144,7 +144,7 @@ class ScoreSpec(NamedTuple):
     def scores_from_products(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
     ) -> Array:
-        """Return the scores from the products, which it may overwrite.
+        """Return the scores from the products, which may be overwritten.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """
@@ -172,21 +172,20 @@ def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
 def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array, Array, Array]:
     """Return keys and values with 0 for non-finite numbers, and a mask of such keys or None.
 
-    0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
+    0 * NaN is NaN: a masked key or value that is not finite would affect a product.
     """
     xp = backend.xp
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
-    if not backend.has_cuda_kernels and backend.concrete_bool(
-        xp.all(finite)
-    ):  # CuPy's are not waited for
+    # On CuPy, reading the value would synchronize.
+    if not backend.has_cuda_kernels and backend.concrete_bool(xp.all(finite)):
         return key, value, None
     key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
     return key, value, ~finite[..., None, :]
 
 
 def prepare_scores(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> ScoreSpec:
-    """Check the arrays, `v` perhaps None, and all that makes their scores; return the scores."""
+    """Check the arguments and return the specification of the scores. `v` may be None."""
     arrays = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
     backend = get_backend(**arrays, **arguments.arrays())
 

@@ -38,7 +38,7 @@ def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> A
     -------
     array, shape (query, key) or (query, key, batch)
         Key minus query. The dtype is the default integer dtype of the library for integers,
-        including unsigned integers, and float32 for half precision.
+        including unsigned integers, and float32 for float16 and bfloat16.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _checked_positions(
 ) -> tuple[Array, Array]:
     """Check positions of queries and keys; return both in one dtype.
 
-    The dtype is signed for integers, and float32 for half precision.
+    The dtype is signed for integers, and float32 for float16 and bfloat16.
     """
     xp, positions = backend.xp, {"query_positions": query, "key_positions": key}
     real_dtypes = []
@@ -161,7 +161,7 @@ class Bias(ArrayDataclass):
             None, `k_len` equals `q_len`, and the last query is at the last key.
         query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
             Positions instead of lengths. If `key_positions` is None, it equals `query_positions`.
-            `T5Bias` and `RelativePE` require integers. For half precision, see
+            `T5Bias` and `RelativePE` require integers. For float16 and bfloat16, see
             `relative_positions`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype (its default if None) and device of the
@@ -176,10 +176,10 @@ class Bias(ArrayDataclass):
         Raises
         ------
         TypeError
-            If an argument is of the wrong kind.
+            If an argument is of the wrong type.
         ValueError
-            If a number is not positive, shapes do not match, positions are too large for half
-            precision, or both lengths and positions are passed.
+            If a number is not positive, shapes do not match, positions are too large for float16 or
+            bfloat16, or both lengths and positions are passed.
         """
         arrays = self._arrays()
         if arrays:
@@ -220,7 +220,7 @@ class Bias(ArrayDataclass):
         return heads
 
     def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, backend: Backend) -> Array:
-        """Return the bias between positions in a dtype; compute half precision in float32."""
+        """Return the bias between positions in a dtype; float16 is computed in float32."""
         with backend.compute_context(key):
             bias = self._formula(query, key, backend.with_dtype(dtype))
             return backend.astype(bias, dtype)
@@ -280,7 +280,7 @@ class Bias(ArrayDataclass):
         return xp.permute_dims(bias, (1, 0, 2, 3))
 
     def _compute_dtype(self, backend: Backend) -> Dtype:
-        """Return the dtype of the first array, or float32 for half precision, to avoid overflow."""
+        """Return the dtype of the first array, float32 instead of float16 and bfloat16."""
         arrays = self._arrays().values()
         return next((dtypes.compute_dtype(a.dtype, backend.xp) for a in arrays), backend.dtype)
 

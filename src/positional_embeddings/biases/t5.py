@@ -60,7 +60,7 @@ def relative_position_bucket(
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If `num_buckets` or `max_distance` is too small or too large.
 
@@ -196,7 +196,7 @@ class T5Bias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a size is too small or `num_buckets` too large, or the table has the wrong shape.
 

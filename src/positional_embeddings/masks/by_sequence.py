@@ -58,7 +58,7 @@ class _LengthMask(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PaddingMask(_LengthMask):
-    """No query sees padding, in sequences of different lengths.
+    """No query attends to padding, in sequences of different lengths.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class PaddingMask(_LengthMask):
     ValueError
         If `lengths` do not have one axis, or a length is negative; as an array or in an
         attention, if a length exceeds the number of keys. Lengths on a GPU, lazy or in a trace
-        are not checked: a negative length hides all keys, and too large a length hides none.
+        are not checked: a negative length masks all keys, and too large a length masks none.
 
     Examples
     --------
@@ -168,9 +168,9 @@ class PaddingMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrefixMask(_LengthMask):
-    """A query sees the keys of a prefix, its own position, and earlier positions (prefix LM).
+    """A query attends to a prefix, its own position, and earlier positions (prefix LM).
 
-    Do not combine it with `CausalMask` by ``|``, which hides later keys of the prefix.
+    Do not combine it with `CausalMask` by ``|``, which masks later keys of the prefix.
 
     Parameters
     ----------
@@ -221,13 +221,13 @@ class PrefixMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SegmentMask(Mask):
-    """A query sees the keys of its own document, among documents packed into one sequence.
+    """A query attends to the keys of its own document, in a sequence of packed documents.
 
     Parameters
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
-        Document of each position. A negative number is padding, which sees no keys, and which
-        no query sees.
+        Document of each position. A negative number is padding, which attends to no keys and
+        is masked.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -361,7 +361,7 @@ class _Documents(NamedTuple):
         visible = visible[has_keys]
         firsts, lasts = self.firsts[visible], self.lasts[visible]
         any_query = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
-        # Whether all queries of a sequence see one document, which has no gap.
+        # Whether all queries of a sequence attend to one document, which has no gap.
         are_equal = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (visible.size and are_equal and np.all(self.is_contiguous[visible])):
             return VisibleKeys(any_query, ())

@@ -22,7 +22,7 @@ _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListMask(Mask):
-    """A query sees the keys of its list, such as neighbours.
+    """A query attends to the keys of its list, such as neighbours.
 
     Attention gathers the listed keys: its time and memory grow with the total length of the
     lists, not with queries times keys. ``ListMask(...) | mask`` evaluates `mask` at the listed

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.masks.index_ranges import IndexRanges
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, intersect, shift
 
-# Numbers of keys before and after its own position that a query sees, -1 to `ALL_KEYS`.
+# Numbers of visible keys before and after the position of a query, -1 to `ALL_KEYS`.
 Window: TypeAlias = tuple[int, int]
 ALL_KEYS = 2**64  # more than any number of keys
 
@@ -111,7 +111,7 @@ class ImplicitPositions(NamedTuple):
         return VisibleKeys(*ranges)
 
     def global_queries(self, mask: Any) -> Ranges:
-        """Return the queries that see many more keys than their neighbours."""
+        """Return the queries that attend to many more keys than their neighbours."""
         return shift(mask._global_queries(), -self.offset)
 
     def bias_block(
@@ -129,7 +129,7 @@ _MIN_PAIRS_TO_CONVERT = 2**14
 
 
 def window_mask(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
-    """Return the mask that hides the keys outside a window around each query."""
+    """Return the mask of the keys outside a window around each query."""
     widest = 2 * checks.max_position(q.backend)  # the largest distance of two positions
     left, right = min(window[0], widest), min(window[1], widest)
     if left == widest:

@@ -1,4 +1,4 @@
-"""Attention in blocks: an online softmax over the keys that each block of queries sees."""
+"""Attention in blocks: an online softmax over the visible keys of each block of queries."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -20,14 +20,14 @@ from positional_embeddings.masks.index_ranges import IndexRanges, index_ranges
 MAX_SCORES_ON_HOST = 2**18
 MAX_SCORES_ON_DEVICE = 2**24
 
-# Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
-# time of an attention in blocks, ...
+# Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the time
+# of attention in blocks.
 _SMALL_SCORE = 25.0
 
-# ... if no value is larger than this: weighted by exp(_SMALL_SCORE) it might overflow.
+# A larger value might overflow if its weight is exp(_SMALL_SCORE).
 _MAX_SAFE_VALUE = 2.0**64
 
-# Placeholder for a block of queries that see no key.
+# Placeholder for a block of queries without visible keys.
 _FIRST_KEY = KeyBlock(index_ranges((0, 1)))
 
 Slices = tuple[slice, ...]
@@ -38,9 +38,9 @@ class BlockInputs(NamedTuple):
 
     spec: ScoreSpec
     query: Array
-    key: Array  # finite if a mask or a bias may hide some, as the values are
+    key: Array  # finite if `spec.has_mask_or_bias`; likewise `value`
     value: Array
-    # True for a key that was not finite, or its value, (..., 1, key); None if there is none.
+    # True for keys that are not finite or have such a value, (..., 1, key); None if all are finite.
     nonfinite: Array
     max_square: Array  # squared length of the longest key; None if scores may be large
     # Distance of the maximum from the highest score, so that the sum of all weights is at most 1/2.
@@ -60,12 +60,12 @@ class _BatchGroup(NamedTuple):
 
 
 def max_scores(query: Array, backend: Backend) -> int:
-    """Return how many scores a block has at most, on the device of the queries."""
+    """Return the maximum number of scores of a block, on the device of the queries."""
     return MAX_SCORES_ON_HOST if backend.is_on_host(query) else MAX_SCORES_ON_DEVICE
 
 
 def attend_blocks(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
+    """Return the output, (..., query, feature), and `lse` if `spec.with_lse`, else None."""
     blocks, inputs = _query_blocks(spec, query, key), block_inputs(spec, query, key, value)
     if not spec.with_lse:
         return _compute_all(inputs, blocks, OnlineSoftmax.means), None
@@ -74,13 +74,13 @@ def attend_blocks(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tu
 
 
 def partial_sums(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Array:
-    """Return the `columns` of an `OnlineSoftmax`, to be merged with sums over other keys."""
+    """Return a packed `OnlineSoftmax`, to be merged with sums over other keys."""
     blocks, inputs = _query_blocks(spec, query, key), block_inputs(spec, query, key, value)
     return _compute_all(inputs, blocks, OnlineSoftmax.packed, extra_columns=2)
 
 
 def _query_blocks(spec: ScoreSpec, query: Array, key: Array) -> list[QueryBlock]:
-    """Return the blocks of queries, each with the keys that it sees."""
+    """Return the blocks of queries, each with its visible keys."""
     max_block_scores, count = max_scores(query, spec.backend), prod(batch_lengths(query, key))
     visible_keys = spec.visible_keys_of if spec.has_visible_ranges else None
     lengths = query.shape[-2], key.shape[-2], spec.block_size
@@ -128,9 +128,9 @@ def _compute_all(
                     output[(*group, index, slice(None))] = result
 
     threads, blas = threads_for(output)
-    # A piece computes its masks once for all its groups: no more pieces than threads need.
+    # Use only as many pieces as there are threads: each piece computes its masks once.
     shares = -(-threads // max(1, len(blocks)))
-    # The largest first, so that no thread waits for one at the end.
+    # The largest blocks are first, so that no thread waits for a large block at the end.
     largest_first = sorted(blocks, key=QueryBlock.count_scores, reverse=True)
     pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
     share(compute_block, pieces, threads, blas)
@@ -160,10 +160,10 @@ def block_inputs(spec: ScoreSpec, query: Array, key: Array, value: Array) -> Blo
 def _attend_groups(
     inputs: BlockInputs, groups: Sequence[Slices], block: QueryBlock
 ) -> Iterator[tuple[IndexRanges, list[OnlineSoftmax]]]:
-    """Yield queries of a block, and their states after all keys, one for each group of rows.
+    """Yield queries of a block, and their states after all keys, one for each batch group.
 
-    Hidden blocks of keys are skipped, but for one if gradients are recorded: the zeros of a query
-    that attends to nothing have a gradient, too.
+    One block is computed even if masked, when gradients are recorded. The zeros of a query without
+    visible keys have a gradient.
     """
     if inputs.spec.backend.records_gradients:
         *first_blocks, last = block.key_blocks or (_FIRST_KEY,)
@@ -226,10 +226,10 @@ def _accumulate_keys(
 
 
 def _check_mask(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
-    """Return whether a mask hides all keys from all queries, and the mask, None if it hides none.
+    """Return whether all keys are masked, and the mask, None if all keys are visible.
 
-    These checks save time. A check on a device waits for it, and is made only if no mask planned
-    the blocks: planned blocks are rarely hidden as a whole.
+    These checks save time. On a device a check synchronizes. There it applies only to unplanned
+    blocks: planned blocks are rarely fully masked.
     """
     backend = spec.backend
     if mask is None:
@@ -250,7 +250,7 @@ def _are_small(sinks: Array, backend: Backend) -> bool:
 
 
 def _features_contiguous(array: Array, backend: Backend) -> Array:
-    """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
+    """Return an array in the compute dtype, with features contiguous in memory for BLAS."""
     xp = backend.xp
     array = backend.astype(array, backend.dtype)
     strides = backend.strides(array)

@@ -26,10 +26,10 @@ from positional_embeddings.masks.ranges import (
     intersect,
 )
 
-# These numbers are estimates: no GPU has chosen them yet.
+# These numbers are estimates. Not yet measured on a GPU.
 # Scores of a block: enough for a launch to be worth it, 64 MB in float32.
 _MAX_SCORES = 2**24
-# Queries of a block: more queries have many hidden keys, fewer are slow to multiply. Heads that
+# Queries of a block: more queries have many masked keys, fewer are slow to multiply. Heads that
 # share keys may have fewer: their scores then take about as much memory as the keys.
 _MAX_QUERIES, _MIN_QUERIES = 512, 64
 # Keys of a block; more keys need an online softmax.
@@ -37,7 +37,7 @@ _MAX_KEYS = 2**18
 
 
 def attend_cupy(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), in blocks of queries with all keys that they see.
+    """Return the output, (..., query, feature), in blocks of queries with all their visible keys.
 
     `block_size` is the number of queries and of keys of a block.
     """
@@ -49,7 +49,7 @@ def attend_cupy(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tupl
         output = xp.empty((*shape, value.shape[-1]), **options)
         lse = xp.empty((*shape, 1), **options) if spec.with_lse else None
         for queries, visible in _query_blocks(spec, query, key):
-            # Queries without visible keys get a hidden one.
+            # Queries without visible keys get a masked key.
             max_keys = spec.block_size or _MAX_KEYS
             key_blocks = pack_ranges(visible.any_query or ((0, 1),), max_keys)
             span = index_ranges(*queries)
@@ -76,7 +76,7 @@ def cupy_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
 def _query_blocks(
     spec: ScoreSpec, query: Array, key: Array
 ) -> Iterator[tuple[Ranges, VisibleKeys]]:
-    """Yield the queries of each block, and the keys that they see."""
+    """Yield the queries of each block, and their visible keys."""
     q_len, batch_size = query.shape[-2], prod(batch_lengths(query, key))
     min_queries = max(1, _MIN_QUERIES * prod(key.shape[:-2]) // batch_size)
     max_keys = spec.block_size or (_MAX_QUERIES if spec.has_visible_ranges else q_len)
@@ -145,7 +145,7 @@ def _products(
     cublas.gemm(query, backend.transpose(key), products, backend, spec.scale)
     bias = spec.bias_block(*query_and_key_ranges)
     bias = None if bias is None else spec.bias_to_add(bias)
-    # The plain formula applies to non-finite numbers if no key may be hidden.
+    # The plain formula applies to non-finite numbers if no key may be masked.
     key = key if spec.has_mask_or_bias else key[..., :0]
     block = KernelArguments(products, bias=bias, sinks=spec.sinks, key=key, softcap=spec.softcap)
     if spec.mask is None or intersect(visible.every_query, keys) == keys:

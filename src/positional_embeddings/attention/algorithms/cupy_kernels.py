@@ -36,13 +36,13 @@ class KernelArguments(NamedTuple):
     output: Array = None  # (..., query, feature), whose features are contiguous
     lse: Array = None  # (..., query, 1)
     softcap: float | None = None
-    low: int = -FAR  # query i sees the keys from i + low to below i + high at most
+    low: int = -FAR  # keys from i + low to below i + high may be visible to query i
     high: int = FAR
     continues: bool = False  # whether there are the state and the output of earlier keys
 
     @property
     def has_mask_or_bias(self) -> bool:
-        """Return whether a key may be hidden from a query."""
+        """Return whether keys may be masked."""
         return not (self.mask is self.bias is None and (self.low, self.high) == (-FAR, FAR))
 
 
@@ -78,7 +78,7 @@ def kernel(name: str, dtype: str, key_dtype: str, batch_axes: int) -> Any:
     import cupy  # noqa: PLC0415
 
     text = source(name, dtype, key_dtype, batch_axes)
-    # A score less the highest one is exact where they are equal, unless it is joined to a product.
+    # Without fused products, a score minus an equal maximum is exactly 0.
     return cupy.RawKernel(text, f"positional_embeddings_{name}", options=OPTIONS)
 
 

@@ -1,8 +1,8 @@
 """Attention on arrays of dask: the online softmax across chunks of keys.
 
-A task takes a chunk of queries and one of keys, and returns the weighted sums of these values
-alone, the total of their weights and the maximum of their scores. What the chunks of keys give is
-merged, a few at a time. Pairs of chunks that a mask hides have no task.
+A task takes a chunk of queries and a chunk of keys. It returns the weighted sums of the values, the
+total of the weights and the maximum of the scores. Tasks then merge the partial results of up to 8
+chunks. Fully masked pairs of chunks have no task.
 """
 
 import sys
@@ -56,7 +56,7 @@ def attend_dask_chunks(
     *batch_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(n, initial=0))) for n in lengths)
     outputs = []
     for queries, runs in _visible_chunks(spec, q_bounds, k_bounds):
-        # The sinks are before the first keys that the queries visit.
+        # The sinks are added with the first visible chunk of keys.
         task = partial(_attend_chunk, tuple(terms), runs[0][0])
         bounds = ([*batch_bounds, queries, keys] for keys in runs)
         parts = [_partial_sums(task, arrays, part, shared, backend) for part in bounds]
@@ -72,7 +72,7 @@ def attend_dask_chunks(
 
 
 def _array_terms(spec: ScoreSpec, query: Array, key: Array) -> dict[str, Array]:
-    """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
+    """Return the terms that must be computed as arrays: mask, bias, sinks."""
     query_and_key_ranges = full_range(query.shape[-2]), full_range(key.shape[-2])
     is_counted = isinstance(spec.positions, ImplicitPositions)
     in_tasks = [is_counted and _is_evaluated_in_tasks(x) for x in (spec.mask, spec.bias)]
@@ -82,7 +82,7 @@ def _array_terms(spec: ScoreSpec, query: Array, key: Array) -> dict[str, Array]:
 
 
 def _is_evaluated_in_tasks(mask_or_bias: Mask | Bias | Array) -> bool:
-    """Return whether a mask or a bias holds neither arrays of the library nor functions."""
+    """Return whether a mask or a bias has neither arrays of the library nor functions."""
     if not isinstance(mask_or_bias, Mask | Bias) or isinstance(mask_or_bias, FunctionMask):
         return False
     if mask_or_bias._arrays():
@@ -93,11 +93,11 @@ def _is_evaluated_in_tasks(mask_or_bias: Mask | Bias | Array) -> bool:
 def _visible_chunks(
     spec: ScoreSpec, q_bounds: Bounds, k_bounds: Bounds
 ) -> Iterator[tuple[Bounds, list[Bounds]]]:
-    """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
+    """Yield chunks of queries, and their visible chunks of keys, in runs of neighbours."""
 
     def visible_bounds(queries: tuple[int, int]) -> Bounds:
         ranges = spec.visible_keys_of((queries,)).any_query
-        # The first one is hidden.
+        # Queries without visible keys get a masked chunk.
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
     for keys, queries in groupby(q_bounds, visible_bounds):

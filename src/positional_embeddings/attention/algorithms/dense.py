@@ -6,7 +6,7 @@ from positional_embeddings.attention.softmax import query_key_products, softmax,
 
 
 def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
+    """Return the output, (..., query, feature), and `lse` if `spec.with_lse`, else None."""
     backend, queries, visible = spec.backend, spec.layout.queries, spec.visible_keys
     if visible is not spec.layout.keys:
         key, value = visible.take(key, -2, backend), visible.take(value, -2, backend)
@@ -27,7 +27,7 @@ def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tup
 def attend_visible(
     spec: ScoreSpec, query: Array, key: Array, value: Array, mask: Array, bias: Array
 ) -> tuple[Array, Array]:
-    """Return the output and perhaps the logarithms, where a mask or a bias may hide keys.
+    """Return the output, and `lse` or None, where keys may be masked.
 
     The first pass assumes finite keys and values. One check of the scores and the output, which are
     much smaller in a decoding step, confirms it with one wait for a device. If it fails, a second
@@ -57,7 +57,7 @@ def dense_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
 
 
 def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
-    """Return the softmax of all scores, where a mask or a bias may hide keys."""
+    """Return the softmax of all scores, where keys may be masked."""
     key, nonfinite = spec.backend.astype(key, spec.backend.dtype), None
     if not (mask is None and bias is None):
         key, _, nonfinite = without_nonfinite(key, key, spec.backend)
@@ -67,7 +67,7 @@ def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias
 def _weights(
     spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
 ) -> tuple[Array, Array]:
-    """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
+    """Return the weights, and the logarithm of the sum of exponentials if `spec.with_lse`."""
     backend = spec.backend
     logits = query_key_products(query, key, backend, spec.scale)
     logits = spec.scores_from_products(logits, nonfinite, *spec.mask_and_bias(mask, bias))

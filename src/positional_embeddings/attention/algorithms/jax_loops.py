@@ -1,7 +1,7 @@
 """Attention by loops of a library over blocks of equal length, where it traces and compiles.
 
-A loop of Python would be unrolled: as long to compile as there are blocks, and with the memory of
-all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
+A Python loop would be unrolled. Compile time and memory would grow with the number of blocks. In a
+loop of the library all blocks have the same shape, and their start is traced.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ _LENGTH_MULTIPLE = 64  # of queries or keys, the lengths of blocks
 
 
 def block_size(spec: ScoreSpec) -> int:
-    """Return how many queries and keys of a block have few enough scores in all rows together."""
+    """Return the block length that limits the number of scores."""
     if spec.block_size is not None:
         return spec.block_size
     batch_size = spec.layout.scores_per_key // spec.layout.queries.size
@@ -31,7 +31,7 @@ def block_size(spec: ScoreSpec) -> int:
 
 
 def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> list[list[int]]:
-    """Return the blocks of keys, by number, that a mask does not hide from each block of queries.
+    """Return the indices of the visible blocks of keys of each block of queries.
 
     The lists are padded with -1 to one length.
     """

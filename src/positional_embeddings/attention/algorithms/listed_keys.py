@@ -1,4 +1,4 @@
-"""Attention over lists of keys: the keys that each query sees are gathered, a block at a time."""
+"""Attention over lists of keys: the visible keys of each query are gathered, block by block."""
 
 from math import prod
 from typing import Any, NamedTuple
@@ -25,17 +25,17 @@ class ListInputs(NamedTuple):
     """Arguments that all blocks of queries share."""
 
     spec: ScoreSpec
-    other_masks: Mask | None  # masks that hide some of the listed keys
+    other_masks: Mask | None  # masks of the listed keys
     may_be_invalid: bool  # whether a list may have a number that is neither a key nor -1
     key: Array
-    value: Array  # None where weights are asked for
+    value: Array  # None in `listed_key_weights`
     columns: int  # of the result of a query
 
 
 def attend_listed_keys(
     spec: ScoreSpec, query: Array, key: Array, value: Array
 ) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
+    """Return the output, (..., query, feature), and `lse` if `spec.with_lse`, else None."""
     backend, (lists, other_masks) = spec.backend, spec.mask._split_lists()
     columns = value.shape[-1] + spec.with_lse
     key, value = backend.contiguous_rows(key), backend.contiguous_rows(value)
@@ -134,7 +134,7 @@ def _compute_in_blocks(
 
 
 def _block_size(inputs: ListInputs, query: Array, lists: Array) -> int:
-    """Return how many queries gather few enough numbers."""
+    """Return the number of queries of a block."""
     spec, backend = inputs.spec, inputs.spec.backend
     if backend.is_chunked and spec.block_size is None:
         return int(max(backend.chunks(query)[-2]))
