@@ -243,6 +243,8 @@ def input_axes(
     if shape[feature] != size:
         requirement = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
         hint = hint_for_last_axis(feature, shape[-1] == size, "Make the layer with")
+        if len(shape) == 3 and (feature, seq) == (0, 1) and shape[1] == size:
+            hint = " Make the layer with feature_axis=1, seq_axis=0 if the sequence is first."
         raise wrong_value(name, requirement, f"shape {shape}", hint)
     strides = backend.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
