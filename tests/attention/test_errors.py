@@ -136,6 +136,8 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=PaddingMask([1, 2, 3]))": "`mask` must be for a number of sequences that divides axis 2 of `q`, 2 (heads * batch), got 3.",
     "scaled_dot_product_attention(*[ones((4, 3, 6))] * 3, mask=PaddingMask([1, 2, 3]), bias=ALiBiBias(3))": "`mask` must be for 2 sequences in heads * batch, as axis 2 of `q` has, got 3.",
     "scaled_dot_product_attention(*[ones((4, 3, 6))] * 3, bias=ALiBiBias(4))": "`bias` must be for a number of heads that divides axis 2 of `q`, 6 (heads * batch), got 4.",
+    "scaled_dot_product_attention(*[ones((2, 3, 4))] * 3, positions=zeros((2, 3), dtype=int), bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`positions` must not be for several sequences, where `q` has one axis for sequences or heads, got 2.",
+    "scaled_dot_product_attention(*[ones((2, 3, 4))] * 3, positions=zeros(3, dtype=int), key_positions=zeros((2, 3), dtype=int), bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`key_positions` must not be for several sequences, where `q` has one axis for sequences or heads, got 2.",
     "scaled_dot_product_attention(*[ones((2, 3, 4))] * 3, mask=PaddingMask([1, 2]), bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`mask` must not be for several sequences, where `q` has one axis for sequences or heads, got 2.",
     "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, mask=PaddingMask([1, 2, 3, 3, 3]), feature_axis=-1, seq_axis=-2)": "`mask` must be for 2 sequences, as axis 0 of `q` has, got 5.",
     "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`bias` must be for 5 heads, as axis 1 of `q` has, got 2.",

@@ -363,13 +363,13 @@ def test_no_more_than_a_block_exists(order, hidden):
 def test_hidden_blocks_are_passed_over(monkeypatch):
     """Under a causal mask about half of the scores are never computed."""
     computed = []
-    scores = ScoreSpec.from_products
+    scores = ScoreSpec.scores_from_products
 
     def count(*args):
         computed.append(scores(*args))
         return computed[-1]
 
-    monkeypatch.setattr(ScoreSpec, "from_products", count)
+    monkeypatch.setattr(ScoreSpec, "scores_from_products", count)
     x = np.ones((2, 100))
     scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
     assert len(computed) == 55

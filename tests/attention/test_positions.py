@@ -184,7 +184,9 @@ def test_a_key_that_is_not_finite_beside_positions(backend):
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_consecutive_positions_are_an_offset(start, monkeypatch):
-    monkeypatch.setattr(placing.ExplicitPositions, "points", None)  # no positions one by one
+    monkeypatch.setattr(
+        placing.ExplicitPositions, "position_blocks", None
+    )  # no positions one by one
     x = np.random.default_rng(0).standard_normal((4, 9, 2))
     mask = CausalMask() | SlidingWindowMask(3, 0) | PrefixMask([2, 4])
     bias = T5Bias(1, rng=0)
@@ -422,7 +424,7 @@ def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
 def test_a_step_evaluates_masks_without_functions_once(monkeypatch, lengths):
     calls = []
     for kind in (CausalMask, ALiBiBias):
-        name = "_hides" if kind is CausalMask else "_formula"
+        name = "_mask_at" if kind is CausalMask else "_formula"
         own = getattr(kind, name)
         plural = lambda *args, own=own, kind=kind: (calls.append(kind), own(*args))[1]  # noqa: E731
         monkeypatch.setattr(kind, name, plural)

@@ -22,8 +22,8 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Devi
 from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
 from positional_embeddings.attention.store import Branch, BufferAxes, Transition, WritePlan, verify
+from positional_embeddings.masks.index_ranges import check_lengths, length_array
 from positional_embeddings.masks.mask import frozen_integers
-from positional_embeddings.masks.spans import check_lengths, length_array
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="

@@ -31,7 +31,7 @@ class SandwichBias(Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a number is not positive, or `dim` is odd.
 

@@ -60,7 +60,7 @@ def relative_position_bucket(
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If `num_buckets` or `max_distance` is too small or too large.
 
@@ -80,7 +80,8 @@ def relative_position_bucket(
     checks.signed_integers("relative_position", relative_position, backend.xp)
     options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
-    if bias.can_alias(backend) and pairs.ndim == 2 and pairs.size >= _MIN_COMPARED_PAIRS:
+    is_large_matrix = pairs.ndim == 2 and pairs.size >= _MIN_COMPARED_PAIRS
+    if is_large_matrix and bias.supports_strided_views(backend):
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
         expected = bias.toeplitz(relative, *pairs.shape)
         rows = block_slices(pairs.shape[0], _COMPARED_ROWS)
@@ -195,7 +196,7 @@ class T5Bias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a size is too small or `num_buckets` too large, or the table has the wrong shape.
 

@@ -12,9 +12,9 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
-from positional_embeddings.masks import spans
+from positional_embeddings.masks.index_ranges import check_lengths, length_array, sequence_axis
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import PositionBlock
+from positional_embeddings.masks.position_blocks import PositionBlock
 from positional_embeddings.masks.ranges import (
     Ranges,
     VisibleKeys,
@@ -37,7 +37,7 @@ class _LengthMask(Mask):
 
     def __post_init__(self) -> None:
         self._check_fields()
-        lengths = frozen_integers(spans.length_array("lengths", self.lengths, None, None)[1])
+        lengths = frozen_integers(length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
@@ -49,7 +49,7 @@ class _LengthMask(Mask):
         if self._bounds is None or self._bounds[1] > k_len:
             backend = get_backend(lengths=self.lengths)
             if backend.is_on_host(self.lengths):
-                spans.check_lengths("lengths", self.lengths, backend, k_len, "the number of keys")
+                check_lengths("lengths", self.lengths, backend, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         size = self.lengths.shape[0]
@@ -58,7 +58,7 @@ class _LengthMask(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PaddingMask(_LengthMask):
-    """No query sees padding, in sequences of different lengths.
+    """No query attends to padding, in sequences of different lengths.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class PaddingMask(_LengthMask):
     ValueError
         If `lengths` do not have one axis, or a length is negative; as an array or in an
         attention, if a length exceeds the number of keys. Lengths on a GPU, lazy or in a trace
-        are not checked: a negative length hides all keys, and too large a length hides none.
+        are not checked: a negative length masks all keys, and too large a length masks none.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class PaddingMask(_LengthMask):
         lengths = xp.sum(xp.astype(numbers, backend.int_dtype), axis=1, dtype=backend.int_dtype)
         return cls(lengths, side)
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         lengths = q.in_library(self.lengths)
         if self.side == "right":
             return k.values >= lengths
@@ -168,9 +168,9 @@ class PaddingMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrefixMask(_LengthMask):
-    """A query sees the keys of a prefix, its own position, and earlier positions (prefix LM).
+    """A query attends to a prefix, its own position, and earlier positions (prefix LM).
 
-    Do not combine it with `CausalMask` by ``|``, which hides later keys of the prefix.
+    Do not combine it with `CausalMask` by ``|``, which masks later keys of the prefix.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class PrefixMask(_LengthMask):
         checks.set_fields(self, lengths=lengths)
         super().__post_init__()
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -221,13 +221,13 @@ class PrefixMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SegmentMask(Mask):
-    """A query sees the keys of its own document, among documents packed into one sequence.
+    """A query attends to the keys of its own document, in a sequence of packed documents.
 
     Parameters
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
-        Document of each position. A negative number is padding, which sees no keys, and which
-        no query sees.
+        Document of each position. A negative number is padding, which attends to no keys and
+        is masked.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -273,7 +273,7 @@ class SegmentMask(Mask):
         xp = get_backend(**by_name).xp
         for name, ids in by_name.items():
             checks.signed_integers(name, ids, xp)
-            spans.sequence_axis(name, ids, 0)
+            sequence_axis(name, ids, 0)
         checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in by_name.items()})
         query, key = self._documents_of()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
@@ -290,9 +290,9 @@ class SegmentMask(Mask):
         """Return the position of `ids[0]`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         query_documents, key_documents = self._documents_of()
-        query, key = q.take(query_documents, self._start(), -1), k.take(key_documents, 0, -1)
+        query, key = q.lookup(query_documents, self._start(), -1), k.lookup(key_documents, 0, -1)
         return (query != key) | (query < 0)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -361,7 +361,7 @@ class _Documents(NamedTuple):
         visible = visible[has_keys]
         firsts, lasts = self.firsts[visible], self.lasts[visible]
         any_query = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
-        # Whether all queries of a sequence see one document, which has no gap.
+        # Whether all queries of a sequence attend to one document, which has no gap.
         are_equal = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (visible.size and are_equal and np.all(self.is_contiguous[visible])):
             return VisibleKeys(any_query, ())

@@ -12,9 +12,9 @@ from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
+from positional_embeddings.masks.index_ranges import IndexRanges
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import PositionBlock
-from positional_embeddings.masks.spans import IndexRanges
+from positional_embeddings.masks.position_blocks import PositionBlock
 
 _CSR_HINT = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
 _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys)))."
@@ -22,7 +22,7 @@ _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListMask(Mask):
-    """A query sees the keys of its list, such as neighbours.
+    """A query attends to the keys of its list, such as neighbours.
 
     Attention gathers the listed keys: its time and memory grow with the total length of the
     lists, not with queries times keys. ``ListMask(...) | mask`` evaluates `mask` at the listed
@@ -213,12 +213,12 @@ class ListMask(Mask):
         is_numpy = isinstance(self.indices, np.ndarray)
         if is_numpy and isinstance(ranges, IndexRanges) and ranges.ranges:
             backend = backend_for()  # NumPy: not all libraries have a sort
-            queries = ranges.positions(backend)[:, None]
+            queries = ranges.indices(backend)[:, None]
         queries = backend.xp.where((queries >= 0) & (queries < self._count), queries, 0)
         lists = backend.transpose(self._lists_of(queries, backend))
         return q.in_library(backend.xp.sort(lists, axis=-1))
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         backend, queries, keys = q.backend, q.indices[..., 0], k.indices
         xp, lists = backend.xp, self._sorted(q)
         *rows, length = lists.shape
@@ -246,7 +246,7 @@ class ListMask(Mask):
             raise wrong_value("indices", requirement, largest, hint if largest == k_len else "")
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
-        if not positions.are_indices:
+        if not positions.equal_indices:
             requirement = "have no ListMask with a step whose slots may be no positions"
             raise wrong_value("mask", requirement, self)
         self._check((0, positions.queries.shape[0]), positions.keys.shape[0], backend)

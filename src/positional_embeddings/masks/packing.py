@@ -12,7 +12,7 @@ from positional_embeddings.arrays.dispatch import compute_on_device, get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
-from positional_embeddings.masks.spans import check_lengths, length_array, sequence_axis
+from positional_embeddings.masks.index_ranges import check_lengths, length_array, sequence_axis
 
 
 @compute_on_device

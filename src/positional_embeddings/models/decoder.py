@@ -19,7 +19,7 @@ from positional_embeddings.attention.attention import (
     PreparedCall,
     attend,
     prepare,
-    prepare_plan,
+    prepare_cached,
 )
 from positional_embeddings.attention.cache import (
     POSITIONS_LABEL,
@@ -484,7 +484,7 @@ class DecoderStep(MadeByCache):
             if key is None:
                 attention = prepare(q, *seen, arguments)
             else:
-                attention = prepare_plan(q, *seen, arguments)
+                attention = prepare_cached(q, *seen, arguments)
             remember(self._plans, key, plan._replace(attention=attention))
         keys, seen_keys = step._write(keys, k, plan.keys)
         values, seen_values = step._write(values, v, plan.values)

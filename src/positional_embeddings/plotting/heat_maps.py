@@ -11,8 +11,8 @@ from positional_embeddings.arrays.errors import format_value, plural, wrong_type
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import select_table
+from positional_embeddings.masks.index_ranges import position_interval
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.spans import position_interval
 from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ def position_interval(
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     q_len = checks.axis_length("q_len", q_len)
     k_len = q_len if k_len is None else checks.axis_length("k_len", k_len)
-    start = first_position(q_len, k_len, offset, backend)
+    start = query_offset(q_len, k_len, offset, backend)
     return (start, start + q_len), k_len
 
 
-def first_position(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
+def query_offset(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
     """Return the position of the first query; check that integers hold all distances."""
     max_position = checks.max_position(backend)
     for name, length in (("q_len", q_len), ("k_len", k_len)):
@@ -67,10 +67,10 @@ def position_array(name: str, positions: Array, backend: Backend) -> Array:
 
 
 # Chunk (query, key) axes as an array of these lengths would be.
-_MANY_PAIRS = 2**17, 2**17
+_CHUNKED_SHAPE = 2**17, 2**17
 
 # More ranges of an array are gathered by their indices.
-_FEW_RANGES = 8
+_MAX_SLICED_RANGES = 8
 
 
 class IndexRanges(NamedTuple):
@@ -86,7 +86,7 @@ class IndexRanges(NamedTuple):
             return IndexRanges(None, self.size, self.start + by)
         return IndexRanges(tuple([(a + by, b + by) for a, b in self.ranges]), self.size)
 
-    def positions(self, backend: Backend, numbers: int = 1) -> Array:
+    def indices(self, backend: Backend, numbers: int = 1) -> Array:
         """Return all positions as one array.
 
         `numbers` is the number of values per query-key pair, used to choose chunk sizes.
@@ -96,7 +96,7 @@ class IndexRanges(NamedTuple):
                 self.size, dtype=backend.int_dtype, device=backend.device
             )
         if len(self.ranges) == 1:
-            return backend.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, backend.int_dtype)
+            return backend.arange(*self.ranges[0], _CHUNKED_SHAPE, 0, numbers, backend.int_dtype)
         positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
         return backend.xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
 
@@ -115,8 +115,8 @@ class IndexRanges(NamedTuple):
         broadcasts = size == 1 and self.size != 0
         if broadcasts or not checks.lengths_differ(self.size, size):
             return array
-        if self.ranges is None or len(self.ranges) > _FEW_RANGES:
-            return backend.xp.take(array, self.positions(backend), axis=axis)
+        if self.ranges is None or len(self.ranges) > _MAX_SLICED_RANGES:
+            return backend.xp.take(array, self.indices(backend), axis=axis)
         after = (slice(None),) * (-1 - axis)
         parts = [array[(..., slice(start, stop), *after)] for start, stop in self.ranges]
         return parts[0] if len(parts) == 1 else backend.xp.concat(parts, axis=axis)
