@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.errors import plural, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.index_ranges import length_array
@@ -104,7 +104,13 @@ class SlidingWindowMask(_WindowMask):
     """
 
     left: _WindowSide
-    right: _WindowSide
+    right: _WindowSide = ...  # type: ignore[assignment] # a missing one has an error with a remedy
+
+    def __post_init__(self) -> None:
+        if self.right is ...:  # type: ignore[comparison-overlap]
+            hint = f" Pass SlidingWindowMask.of({self.left!r}) for that number of keys."
+            raise wrong_type("right", "be an integer or None", "none", hint)
+        self._check_fields()
 
     @classmethod
     def of(cls, keys: int) -> "SlidingWindowMask":

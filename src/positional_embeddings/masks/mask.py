@@ -67,7 +67,14 @@ class Mask(ArrayDataclass):
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
 
-    def __call__(self, q_pos: Any, k_pos: Any, /, *, k_len: int | None = None) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
+        """Refuse to become an array of objects."""
+        message = (
+            f"`{self!r}` has no shape; pass {self!r}.dense(q_len), an array (query, key, batch)."
+        )
+        raise TypeError(message)
+
+    def __call__(self, q_pos: Any, k_pos: Any = None, /, *, k_len: int | None = None) -> Any:
         """Evaluate the rule at positions.
 
         Parameters
@@ -92,6 +99,9 @@ class Mask(ArrayDataclass):
             If the rule requires `k_len`, or it is not positive; if positions on the host are too
             large for the integers of the library.
         """
+        if k_pos is None:
+            hint = " Call `dense(q_len)` for the mask of a number of queries and keys."
+            raise wrong_type("k_pos", "be given with `q_pos`", "None", hint)
         positions = {"q_pos": q_pos, "k_pos": k_pos}
         for name, pos in positions.items():
             if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
