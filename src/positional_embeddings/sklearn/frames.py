@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arrays.errors import (
     format_value,
     type_name,
-    warn_caller,
     wrong_type,
     wrong_value,
 )
@@ -197,8 +196,8 @@ def check_distinct(name: str, exact: HostArray, rounded: HostArray) -> None:
         raise wrong_value(name, requirement, "closer ones", hint)
 
 
-def warn_of_angles(name: str, values: HostArray) -> None:
-    """Warn of numbers that look like angles: steps from one end of a turn to the other."""
+def message_of_angles(name: str, values: HostArray) -> str:
+    """Return a warning of numbers that step from one end of a turn to the other, or ""."""
     steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
     for turn, angle, inverse in _TURNS:
         is_turn = low >= 0 or max(-low, high) <= turn / 2
@@ -210,7 +209,8 @@ def warn_of_angles(name: str, values: HostArray) -> None:
             message = f"{name} looks like angles: steps go from one end of {turn:.5g} to the "
             message += "other, and the mean of both ends is opposite to them. Use two columns, "
             columns = f"x = np.cos({angle}) and y = np.sin({angle})"
-            warn_caller(f"{message}{columns}, and convert by {inverse} % {turn:.5g}.")
+            return f"{message}{columns}, and convert by {inverse} % {turn:.5g}."
+    return ""
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import (
     format_value,
     plural,
@@ -19,7 +20,7 @@ from positional_embeddings.arrays.errors import (
 )
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import SeriesFiller
+from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns
 from positional_embeddings.sklearn.kernels import MEAN_DAYS, PeriodicKernel, scale_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 from positional_embeddings.times.dates import is_missing, time_zone_of
@@ -73,6 +74,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock calendar periods follow. If None, the zone of the
         positions. Times without a zone are local times, and an error with `time_zone`.
+    n_nearest_features : int, default 12
+        The largest number of other columns that help to fill a column: those with the largest
+        correlation, without seasons. If 0, each column is filled from its samples only. Without
+        effect with an estimator or several coordinates.
 
     Attributes
     ----------
@@ -88,12 +93,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        In `fit`, if a column with gaps looks like angles, such as directions of wind and
-        longitudes: fill their sine and cosine. If values at an explicit position differ, as for
-        several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
-        period, such as nights or weekends: straight lines fill them, with the standard deviation of
-        the worst sampled phase. In `transform`, if gaps are before or after the record by more than
-        a step and a tenth of the record: extrapolated trends are unreliable.
+        At most one of each kind, with the names of the columns. In `fit`, if a column with gaps
+        looks like angles, such as directions of wind and longitudes: fill their sine and cosine. If
+        values at an explicit position differ, as for several stations: their mean is used. In
+        `transform`, if gaps are at unsampled phases of a period, such as nights or weekends:
+        straight lines fill them, with the standard deviation of the worst sampled phase. In
+        `transform`, if gaps are before or after the record by more than a step and a tenth of the
+        record: extrapolated trends are unreliable.
 
     Raises
     ------
@@ -127,6 +133,24 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     value or the mean of 8 continues, plus the season. Hidden ends of the record determine the
     weights, and variances that grow with the distance.
 
+    Other columns correct the candidates. Let :math:`e` be the error of a candidate at a hidden
+    sample, and :math:`r_k` the error of the same bridge there in column k without its seasons. The
+    corrected candidate has the error :math:`e - \sum_k b_k r_k`, with the sum over the set M of
+    columns measured there, and
+
+    .. math:: b = (R_{MM} + \lambda I)^{-1} c_M, \quad
+        \lambda = \frac{K}{n} \frac{\rho}{1 - \rho},
+
+    where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
+    of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
+    number of other columns, n the number of windows, and :math:`\rho` the part of the variance
+    that remains. The mean of the record is a third bridge of corrected candidates. Their errors
+    are predictions from the other four of five blocks of time. All candidates share the weights.
+    Gaps of an octave of :math:`\rho` have their own weights and variance, from hidden samples with
+    the other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
+    samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
+    other column is measured, and tables of one column, do not depend on other columns.
+
     References
     ----------
     Breiman (1996), Stacked regressions. Cleveland et al. (1990), STL: a seasonal-trend
@@ -146,6 +170,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     positions: Sequence[int] | Sequence[str] | str | None = "auto"
     periods: Any = "auto"
     time_zone: Any = None
+    n_nearest_features: int = 12
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -172,25 +197,30 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         estimator = self.estimator
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             raise wrong_type("estimator", "be a regressor", format_value(estimator))
+        checks.non_negative_integer("n_nearest_features", self.n_nearest_features)
         self._times: dict[str, list[frames.Column]] = {}
         table = frames.as_table(X)
         self._text_columns = _text_columns(table)
         rows = self._read(table, reset=True)
+        messages = {}
         for j in self._text_columns:
             if count := sum(map(is_missing, frames.get_column(table, j))):
                 message = f"Column {self._name(j)!r} holds text or booleans, and keeps its "
                 hint = ": convert it to numbers, as by pandas.to_numeric, to fill them."
-                warn_caller(f"{message}{plural(count, 'gap')}{hint}")
+                messages[j] = f"{message}{plural(count, 'gap')}{hint}"
+        self._warn(messages)
         self._periods = self._checked_periods(rows.columns)
         columns = set(range(rows.values.shape[1]))
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
-        self.estimators_: list[Any] = [None] * rows.values.shape[1]
+        messages = {}
         for j, samples in self._samples.items():
             if len(samples) < len(rows.values):
                 in_order = samples[samples[:, 0].argsort(), -1]
-                frames.warn_of_angles(f"Column {self._name(j)!r}", in_order)
-            self.estimators_[j] = self._fit_column(j, samples, rows)
+                messages[j] = frames.message_of_angles(f"Column {self._name(j)!r}", in_order)
+        self._warn(messages)
+        estimators = self._fit_columns(self._samples, rows)
+        self.estimators_ = [estimators.get(j) for j in range(rows.values.shape[1])]
         return self
 
     def transform(self, X: Any) -> Any:
@@ -212,10 +242,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         table = frames.as_table(X)
         filled, gaps = self._gaps(table)
+        unsampled, outside = {}, {}
         for j, (estimator, gap, positions) in gaps.items():
             filled[gap, j] = estimator.predict(positions)
             if isinstance(estimator, SeriesFiller):
-                self._warn(self._name(j), estimator, positions)
+                name = f"Column {self._name(j)!r}"
+                unsampled[j] = _message_of_phases(name, estimator, positions)
+                outside[j] = _message_of_extrapolation(name, estimator, positions)
+        self._warn(unsampled)
+        self._warn(outside)
         return _restore(X, table, filled, gaps)
 
     @partial(_wrap_method_output, method="transform")  # follows `set_output`
@@ -254,20 +289,22 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     ) -> tuple[HostArray, dict[int, tuple[Any, HostArray, HostArray]]]:
         """Return the numbers of a table, and regressor, mask and positions of gaps by column."""
         check_is_fitted(self)
-        rows, gaps = self._read(X, reset=False), {}
-        for j, fitted in self._samples.items():
-            gap = np.isnan(rows.values[:, j])
-            if gap.any():
-                samples, estimator = _samples(rows, j), self.estimators_[j]
-                if self.positions_ is not None:
-                    samples = _merge(samples, fitted)
-                if not np.array_equal(samples, fitted):
-                    estimator = self._fit_column(j, samples, rows)
-                gaps[j] = estimator, gap, rows.positions[gap, :]
-        return np.array(rows.values), gaps
+        rows = self._read(X, reset=False)
+        gaps = {j: np.isnan(rows.values[:, j]) for j in self._samples}
+        gaps = {j: gap for j, gap in gaps.items() if gap.any()}
+        is_series = self._periods is not None
+        samples = {j: _samples(rows, j) for j in (self._samples if gaps and is_series else gaps)}
+        if self.positions_ is not None:
+            samples = {j: _merge(column, self._samples[j]) for j, column in samples.items()}
+        is_new = {j: not np.array_equal(column, self._samples[j]) for j, column in samples.items()}
+        if not (is_series and any(is_new.values())):
+            samples = {j: column for j, column in samples.items() if is_new[j]}
+        estimators = dict(enumerate(self.estimators_)) | self._fit_columns(samples, rows)
+        fitted = {j: (estimators[j], gap, rows.positions[gap, :]) for j, gap in gaps.items()}
+        return np.array(rows.values), fitted
 
-    def _fit_column(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
-        """Return the fitted regressor of a column; warn of several samples at a position."""
+    def _check_samples(self, j: int, samples: HostArray) -> str:
+        """Check that a column has samples; return a warning of several at a position, or ""."""
         if not samples.size:
             hint, actual = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", actual, hint)
@@ -279,30 +316,34 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 hint += ' With `positions` such as "index" or ["time"], their mean is used.'
                 raise wrong_value("X", "have one value at a position", "several", hint)
             message = f"Column {self._name(j)!r} has several values at a position, whose mean is "
-            warn_caller(f"{message}used.{hint}")
-        x, y = samples[:, :-1], samples[:, -1]
-        if self._periods is None:
-            is_default = self.estimator is None
-            estimator = AttentionRegressor() if is_default else clone(self.estimator)
-            return estimator.fit(x, y)
-        queries = rows.positions[np.isnan(rows.values[:, j]), :]
-        return SeriesFiller(x, y, queries, self._periods)
+            return f"{message}used.{hint}"
+        return ""
+
+    def _fit_columns(self, samples: dict[int, HostArray], rows: "_Rows") -> dict[int, Any]:
+        """Return the fitted regressor of each column; warn of several samples at a position."""
+        self._warn({j: self._check_samples(j, column) for j, column in samples.items()})
+        if self._periods is None or not samples:
+            template = AttentionRegressor() if self.estimator is None else self.estimator
+            fitted = [(j, clone(template).fit(c[:, :-1], c[:, -1])) for j, c in samples.items()]
+            return dict(fitted)
+        fillers = {
+            j: SeriesFiller(column[:, :-1], column[:, -1], self._periods)
+            for j, column in samples.items()
+        }
+        queries = [rows.positions[np.isnan(rows.values[:, j]), :] for j in samples]
+        fit_columns(list(fillers.values()), queries, self.n_nearest_features)
+        return fillers
 
     def _name(self, j: int) -> str:
         """Return the name of a column."""
         return str(self.get_feature_names_out()[j])
 
-    def _warn(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
-        """Warn of gaps at unsampled phases, and far before or after the record."""
-        for period in filler.unsampled_periods(positions)[:1]:
-            message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
-            message += "measured. Straight lines fill them; leave this period out of `periods` if "
-            warn_caller(f"{message}its phases are alike.")
-        limit = filler.max_extrapolation
-        if count := np.count_nonzero(filler.extrapolation(positions) > limit):
-            message = f"Column {name!r} has {plural(count, 'gap')} farther than {limit:g} "
-            message += "before or after its record, a tenth of it: predictions may be wrong there, "
-            warn_caller(f"{message}and bands far too narrow.")
+    def _warn(self, messages: dict[int, str]) -> None:
+        """Warn of the first column with a message, and name the others."""
+        columns = [j for j, message in messages.items() if message]
+        if columns:
+            names = ", ".join(repr(self._name(j)) for j in columns[1:])
+            warn_caller(messages[columns[0]] + (f" The same holds for {names}." if names else ""))
 
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
@@ -420,6 +461,25 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return indices
 
 
+def _message_of_phases(name: str, filler: SeriesFiller, positions: HostArray) -> str:
+    """Return a warning of gaps at unsampled phases, or ""."""
+    for period in filler.unsampled_periods(positions)[:1]:
+        message = f"{name} has gaps at phases of the {period.period} that were never "
+        message += "measured. Straight lines fill them; leave this period out of `periods` if "
+        return f"{message}its phases are alike."
+    return ""
+
+
+def _message_of_extrapolation(name: str, filler: SeriesFiller, positions: HostArray) -> str:
+    """Return a warning of gaps far before or after the record, or ""."""
+    limit = filler.max_extrapolation
+    if count := np.count_nonzero(filler.extrapolation(positions) > limit):
+        message = f"{name} has {plural(count, 'gap')} farther than {limit:g} "
+        message += "before or after its record, a tenth of it: predictions may be wrong there, "
+        return f"{message}and bands far too narrow."
+    return ""
+
+
 def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[int]) -> Any:
     """Convert numbers to the type of X: an array, or a copy of a table or series."""
     if not frames.is_frame(table):
@@ -444,7 +504,7 @@ def _samples(rows: _Rows, j: int) -> Array:
 
 def _merge(samples: HostArray, fitted: HostArray) -> Array:
     """Add the samples of `fit` at other positions; return only these if they include all."""
-    if set(map(tuple, samples)) <= set(map(tuple, fitted)):
+    if np.array_equal(samples, fitted) or set(map(tuple, samples)) <= set(map(tuple, fitted)):
         return fitted
     positions = set(map(tuple, samples[:, :-1]))
     is_other = [tuple(position) not in positions for position in fitted[:, :-1]]

@@ -281,7 +281,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             fitted._fit(X, y, sample_weight, groups)
             self.__dict__ = dict(vars(fitted))
             for target in self._model.samples.y:  # in the order of their locations
-                frames.warn_of_angles("A target", target)
+                if message := frames.message_of_angles("A target", target):
+                    warn_caller(message)
             leaves_one_out = self.leave_out is None and groups is None
             if leaves_one_out and self._model.noise_is_correlated(self._times):
                 warn_caller(_CORRELATED_NOISE)
