@@ -32,7 +32,7 @@ from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import PositionalEncoder
 from positional_embeddings.times.dates import times_of
 
-one_wave = partial(PositionalEncoder, harmonics=1)
+one_wave = partial(PositionalEncoder, harmonics=1, trend=False)
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.
 UTC_TIMES = [
@@ -218,7 +218,8 @@ def test_harmonics_and_names():
     names = ["x0_sin_3_1", "x0_cos_3_1", "x0_sin_3_2", "x0_cos_3_2", "x0_sin_0.5", "x0_cos_0.5"]
     assert encoder.get_feature_names_out().tolist() == names
     table = pd.DataFrame({"time": CLOCKS})
-    encoder = PositionalEncoder(periods=["day", np.timedelta64(90, "m")], harmonics=2).fit(table)
+    encoder = PositionalEncoder(periods=["day", np.timedelta64(90, "m")], harmonics=2, trend=False)
+    encoder.fit(table)
     assert encoder.get_feature_names_out().tolist() == [
         f"time_{function}_{label}_{n}"
         for label in ("day", "90min")
@@ -251,6 +252,16 @@ def test_names_of_spans_of_time(periods, labels):
     assert got == [f"time_{function}_{label}" for label in labels for function in ("sin", "cos")]
 
 
+def test_harmonics_that_dates_do_not_resolve():
+    months = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=60, freq="MS")})
+    message = r"dates of column 't' resolve 6 of 10 harmonics of the period 'year'.*harmonics=6\."
+    with pytest.warns(UserWarning, match=message):
+        PositionalEncoder(periods="year", harmonics=10).fit(months)
+    with np.testing.assert_no_warnings():
+        PositionalEncoder(periods="year", harmonics=6).fit(months)
+        PositionalEncoder(periods="year").fit(months[:6])
+
+
 def test_a_day_of_the_clock_is_not_24_hours():
     """In a zone a day of 24 hours begins in UTC."""
     names = one_wave(periods=["day", "24h"]).fit(AWARE["pandas"]).get_feature_names_out()
@@ -273,7 +284,7 @@ def test_a_week_of_the_calendar_is_not_seven_days():
 def test_lists_of_spans(kind):
     spans = [np.timedelta64(90, "m"), np.timedelta64(36, "h")]
     table = NAIVE["pandas"]
-    for options, name in (({"harmonics": 1}, "periods"), ({}, "wavelengths")):
+    for options, name in (({"harmonics": 1, "trend": False}, "periods"), ({}, "wavelengths")):
         listed = PositionalEncoder(**options, **{name: spans}).fit(table)
         got = PositionalEncoder(**options, **{name: kind(spans)}).fit(table)
         np.testing.assert_array_equal(got.transform(table), listed.transform(table))
@@ -444,6 +455,9 @@ def test_each_column_by_what_it_holds():
     names = other.fit(table.drop(columns="depth")).get_feature_names_out()
     assert len(names) == 9 + 4 + 1
     assert names[-1] == "t_trend"
+    for periods, has_trend in [("month", True), ("200D", True), ("year", False), ("300D", False)]:
+        dates = PositionalEncoder(periods=periods).fit(table[["t"]])
+        assert (dates.get_feature_names_out()[-1] == "t_trend") == has_trend
     numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]] + 5)
     assert numbers.dtype == np.float32
     np.testing.assert_allclose(numbers[:, -1], np.linspace(-1, 1, 400), atol=1e-6)
@@ -693,7 +707,7 @@ WRONG = [
         PositionalEncoder(trend=1),
         NUMBERS,
         TypeError,
-        "`trend` must be True or False, got 1.",
+        '`trend` must be True, False or "auto", got 1.',
     ),
     (
         PositionalEncoder("cyclic", periods=3, trend=True),

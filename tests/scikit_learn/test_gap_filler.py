@@ -11,7 +11,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from positional_embeddings.sklearn import AttentionRegressor, GapFiller, GaussianKernel
+from positional_embeddings.sklearn import (
+    AttentionRegressor,
+    GapFiller,
+    GaussianKernel,
+    PeriodicKernel,
+)
 
 # A straight line over a gap of five steps misses a sine of 1 / 8 a step by 5**2 / 8 / 8**2 at most.
 GAP_ERROR = 0.05
@@ -538,6 +543,7 @@ def test_samples_of_few_cycles_share_phases():
 
 
 @pytest.mark.parametrize("kind", ["noise", "walk"])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_there_is_no_season_in_noise(kind):
     """Periods change nothing where they are not there, and the bands hold."""
     inside = []
@@ -603,8 +609,39 @@ def test_weekends_that_were_never_measured():
     with pytest.warns(UserWarning, match="phases of the week that were never"):
         filled = GapFiller(positions="index").fit_transform(seen)
     np.testing.assert_allclose(filled[5:-2], seen.interpolate()[5:-2])
-    with np.testing.assert_no_warnings():
+    with pytest.warns(UserWarning, match="The period 'day' is not") as caught:
         GapFiller(positions="index", periods=["day"]).fit_transform(seen)
+    (warning,) = caught
+    assert "'day' is not used: the positions do not resolve its phases" in str(warning.message)
+
+
+def test_a_stated_period_that_is_not_used():
+    rng, x = np.random.default_rng(0), np.arange(200.0)
+    table = np.stack([np.sin(x / 3) + 0.3 * rng.normal(size=200) for _ in range(3)], axis=1)
+    table[50:55] = np.nan
+    with pytest.warns(UserWarning, match="The period") as caught:
+        GapFiller(periods=[100, 6 * np.pi, 2]).fit(table)
+    long, short = sorted(str(warning.message) for warning in caught)
+    assert long == (
+        "The period 100 is not used: the record has fewer than 2.5 cycles, in 3 columns from 'x0'."
+    )
+    assert short.startswith("The period 2 is not used: the positions do not resolve its phases")
+    with pytest.warns(UserWarning, match="period 7 is not used: it has no season, in column 'x0'"):
+        GapFiller(periods=7).fit(table[:, :1])
+
+
+@pytest.mark.parametrize("period", [24, np.int64(24), 24.0])
+def test_numbers_are_no_periods_of_times(period):
+    import pandas as pd
+
+    y = pd.Series(np.arange(60.0), hours(60))
+    message = r"`periods\[0\]` must be a span such as \"24h\" or pd.Timedelta.*Pass \"24D\" if"
+    with pytest.raises(TypeError, match=message):
+        GapFiller(periods=period).fit(y)
+    message = message.replace(r"s\[0\]", "")
+    with pytest.raises(TypeError, match=message):
+        AttentionRegressor(PeriodicKernel(period)).fit(y.index, y)
+    GapFiller(periods=["24h", pd.Timedelta("12h")]).fit(y)
 
 
 def test_phases_that_were_missed_by_chance():
@@ -707,6 +744,7 @@ def test_weights_are_the_best_in_hidden_windows():
 
 
 @pytest.mark.parametrize("first", [0, 10**9, 10**15, -(10**15)])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_places_may_be_far(first):
     x, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
     hidden = hide(240, (50, 4), (120, 9))

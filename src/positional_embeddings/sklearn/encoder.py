@@ -42,11 +42,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         One of:
 
         - "auto": the encoding depends on the column. Dates are "cyclic" with `periods`, or with the
-          day, the week and the year as far as the dates resolve them (see Notes), else "fourier".
-          The time itself is added if dates cover the longest period 1.9 times, or resolve none.
-          Columns named as latitude and longitude are "spherical" of degree 6; a longitude alone is
-          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
-          all columns are "fourier";
+          day, the week and the year as far as the dates resolve them (see Notes), else "fourier",
+          and the time itself by `trend`. Columns named as latitude and longitude are "spherical" of
+          degree 6; a longitude alone is "cyclic". Other numbers are "cyclic" with `periods`, else
+          "fourier". With `wavelengths` all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
@@ -59,9 +58,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     harmonics : int or list of int, default 3
         Number of harmonics of each period with "cyclic" and "auto", or one number for each period.
         Without `periods`, the largest number for the day, the week and the year.
-    trend : bool, default False
-        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the smallest
-        and 1 at the largest value in `fit`.
+    trend : bool or "auto", default "auto"
+        Whether the encoding "auto" adds times, and numbers that are no places, as columns: -1 at
+        the smallest and 1 at the largest value in `fit`. "auto" adds times if they cover the
+        longest period 1.9 times, or have no period.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column in `fit`. Spans of times are as for `periods`, without the calendar.
@@ -137,7 +137,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     periods: Any = None
     harmonics: int | Sequence[int] = 3
-    trend: bool = False
+    trend: bool | Literal["auto"] = "auto"
     wavelengths: Any = None
     degree: int = 6
     unit: Literal["degrees", "radians"] = "degrees"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
@@ -20,8 +21,9 @@ from positional_embeddings.arrays.errors import (
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import SeriesFiller
-from positional_embeddings.sklearn.kernels import MEAN_DAYS, PeriodicKernel, scale_of
+from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+from positional_embeddings.times.calendar import MEAN_DAYS
 from positional_embeddings.times.dates import is_missing, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
@@ -67,9 +69,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
         Periods of seasons, in the unit of the positions, or in rows. A period is used if the record
         has 2.5 cycles or more, and a season remains after the previous periods are removed.
-        "auto" is day, week and year for times, and none for numbers. For times, spans are written
-        as "12h", numbers are days, and "day", "week", "month", "quarter" and "year" follow the
-        clock.
+        "auto" is day, week and year for times, and none for numbers. For times, a period
+        is a span such as "12h" or ``pd.Timedelta("12h")``, not a number; "day", "week", "month",
+        "quarter" and "year" follow the clock.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock calendar periods follow. If None, the zone of the
         positions. Times without a zone are local times, and an error with `time_zone`.
@@ -88,12 +90,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        In `fit`, if a column with gaps looks like angles, such as directions of wind and
-        longitudes: fill their sine and cosine. If values at an explicit position differ, as for
-        several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
-        period, such as nights or weekends: straight lines fill them, with the standard deviation of
-        the worst sampled phase. In `transform`, if gaps are before or after the record by more than
-        a step and a tenth of the record: extrapolated trends are unreliable.
+        In `fit`, if a period that you pass has no season, and if a column with gaps looks like
+        angles, such as directions of wind and longitudes: fill their sine and cosine. If values at
+        an explicit position differ, as for several stations: their mean is used. In `transform`, if
+        gaps are at unsampled phases of a period, such as nights or weekends: straight lines fill
+        them, with the standard deviation of the worst sampled phase. In `transform`, if gaps are
+        before or after the record by more than a step and a tenth of the record: extrapolated
+        trends are unreliable.
 
     Raises
     ------
@@ -186,11 +189,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
         self.estimators_: list[Any] = [None] * rows.values.shape[1]
+        gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
         for j, samples in self._samples.items():
-            if len(samples) < len(rows.values):
+            if j in gap_columns:
                 in_order = samples[samples[:, 0].argsort(), -1]
                 frames.warn_of_angles(f"Column {self._name(j)!r}", in_order)
             self.estimators_[j] = self._fit_column(j, samples, rows)
+        if not (isinstance(self.periods, str) and self.periods == "auto"):
+            self._warn_of_unused_periods(gap_columns)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -304,6 +310,18 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             message += "before or after its record, a tenth of it: predictions may be wrong there, "
             warn_caller(f"{message}and bands far too narrow.")
 
+    def _warn_of_unused_periods(self, columns: Sequence[int]) -> None:
+        """Warn of each stated period without a season, once for all columns."""
+        reasons: dict[str, list[str]] = {}
+        periods = zip(listed("periods", self.periods), self._periods or (), strict=True)
+        for (stated, period), j in product(periods, columns):
+            if reason := self.estimators_[j].reason_unused(period):
+                message = f"The period {format_value(stated)} is not used: {reason}, in "
+                reasons.setdefault(message, []).append(repr(self._name(j)))
+        for message, names in reasons.items():
+            count = "" if len(names) == 1 else f"{len(names)} columns from "
+            warn_caller(f"{message}{count or 'column '}{names[0]}.")
+
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
         is_auto = isinstance(self.periods, str) and self.periods == "auto"
@@ -322,7 +340,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         default = _CALENDAR_PERIODS if column.is_time else ()
         resolved = []
         for i, period in enumerate(default if is_auto else listed("periods", self.periods)):
-            scale_of(f"periods[{i}]", period, is_time=column.is_time, is_period=True)  # a check
+            period_of(f"periods[{i}]", period, is_time=column.is_time)  # a check
             span = duration_of(period)
             is_calendar = isinstance(span, str) and span in MEAN_DAYS
             kernel = PeriodicKernel(period, 1.0, time_zone=zone if is_calendar else None)
