@@ -108,6 +108,19 @@ def column_kind(column: Table) -> str:
     return "numbers"
 
 
+def levels_of(table: Table) -> list[str]:
+    """Return "booleans", "categories" or "" for each column."""
+    count = table.shape[1] if len(getattr(table, "shape", ())) == 2 else 0
+    if not is_frame(table):
+        is_boolean = getattr(getattr(table, "dtype", None), "kind", "") == "b"
+        return ["booleans" if is_boolean else ""] * count
+    dtypes = (str(get_column(table, j).dtype).lower() for j in range(count))
+    return [
+        "booleans" if name.startswith("bool") else "categories" if name == "category" else ""
+        for name in dtypes
+    ]
+
+
 def is_frame(table: Table) -> bool:
     """Return whether a table is a table of pandas or polars."""
     return hasattr(table, "iloc") or hasattr(table, "get_columns")

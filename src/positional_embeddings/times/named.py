@@ -32,6 +32,7 @@ class Coordinate(NamedTuple):
     values: Column
     label: str  # in error messages, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a space
+    levels: str = ""  # "booleans" or "categories"
 
     def checked(self, name: str, values: Any, *, parts: Sequence[str] = ()) -> list[Duration]:
         """Check an option against the values and return it as a list of durations.
@@ -76,7 +77,14 @@ _PHASE_CELLS, _MIN_CELL_FRACTION = 4, 0.1
 # limit the harmonics to one, or to none.
 _TREND_CYCLES, _MAX_GAP, _MAX_GAP_OF_ONE = 1.9, 0.11, 0.42
 
+_DEGREES = 360  # of a circle
+
+# The largest extrapolation of octaves without a warning, and the smallest range of a named cycle,
+# as parts of the range and of the cycle.
+_MAX_EXTRAPOLATION, _MIN_CYCLE_PART = 0.1, 1 / 3
+
 _NUMBERS_HINT = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
+_CATEGORIES_HINT = " Encode categories separately, as by OneHotEncoder of scikit-learn."
 _PLACES_HINT = """ Give each place an encoder of its own:
 place = PositionalEncoder("spherical")
 make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
@@ -140,6 +148,18 @@ class Trend:
         return [f"{names[0]}_trend"]
 
 
+class Unchanged:
+    """A coordinate of booleans as 0 and 1."""
+
+    def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:  # noqa: ARG002
+        """Return one block."""
+        return [columns[0][None, ...]]
+
+    def names(self, names: Sequence[object]) -> list[str]:
+        """Return the name of the coordinate."""
+        return [str(names[0])]
+
+
 class Fourier:
     """Sines and cosines of wavelengths, by default octaves below twice the coordinate's range."""
 
@@ -154,9 +174,13 @@ class Fourier:
             durations.labels_of("wavelengths", sinusoids) for sinusoids in self.wavelengths
         ]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
+        # Of coordinates with default wavelengths: they repeat beyond.
+        self.ranges = [_Range(c) for c in coordinates] if wavelengths is None else []
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return one block for each coordinate of numbers, and for each wavelength of times."""
+        for column_range, column in zip(self.ranges, columns, strict=False):
+            column_range.warn_outside(column)
         options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
         blocks = []
         for column, wavelengths in zip(columns, self.wavelengths, strict=True):
@@ -229,7 +253,7 @@ class Auto:
         if not (isinstance(trend, bool) or (isinstance(trend, str) and trend == "auto")):
             wrong = wrong_value if isinstance(trend, str) else wrong_type
             raise wrong("trend", 'be True, False or "auto"', format_value(trend))
-        circle = 360.0 if unit == "degrees" else 2 * pi
+        circle = float(_DEGREES) if unit == "degrees" else 2 * pi
         names = ["" if isinstance(c.values, Times) else c.name for c in coordinates]
         signs = [*map(durations.latitude_sign, names)]
         sphere_axes = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
@@ -244,8 +268,20 @@ class Auto:
                 is_time = isinstance(coordinate.values, Times)
                 if periods is None and is_time:
                     cycles, counts = _resolved_periods(coordinate.values, harmonics)
-                elif periods is None and signs[i] == -1:
-                    cycles = circle
+                elif periods is None:
+                    cycles = circle if signs[i] == -1 else _cycle_of(coordinate)
+                    if coordinate.levels == "booleans":
+                        self.parts.append((Unchanged(), [i]))
+                        continue
+                    if cycles is not None:
+                        counts = min(max(harmonic_counts(harmonics, len(_DETECTED))), cycles // 2)
+                    elif coordinate.levels:
+                        raise wrong_type(
+                            "X",
+                            f"hold numbers, dates or booleans in {coordinate.label}",
+                            "categories",
+                            _CATEGORIES_HINT,
+                        )
                 options = {"periods": cycles, "harmonics": counts}
                 encoder = Fourier(line) if cycles is None else Cyclic(line, **options)
                 self.parts.append((encoder, [i]))
@@ -276,6 +312,24 @@ def _sinusoids(column: Column, period: Duration, harmonics: int, dtype: Dtype) -
         clock = _clock(column, period)
         column, period = calendar.cycles_of(clock, period, column.calendar), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
+
+
+class _Range:
+    """The range of a coordinate, in numbers or days."""
+
+    def __init__(self, coordinate: Coordinate) -> None:
+        self.label, self.origin = coordinate.label, _first_time(coordinate.values)
+        self.low, self.high = _bounds(_since(coordinate.values, self.origin))
+
+    def warn_outside(self, column: Column) -> None:
+        """Warn of values that are farther outside of the range than a part of it."""
+        margin = _MAX_EXTRAPOLATION * (self.high - self.low)
+        low, high = _bounds(_since(column, self.origin))
+        if low < self.low - margin or high > self.high + margin:
+            label = f"{self.label[:1].upper()}{self.label[1:]}"
+            message = f"{label} has values farther outside of its range in `fit` than a tenth of "
+            message += "it: octaves repeat there, and predictions may be wrong. Pass `wavelengths` "
+            warn_caller(f"{message}of twice the range of all data, or encode a trend alone.")
 
 
 def _first_time(column: Column) -> Array | None:
@@ -320,6 +374,20 @@ def _has_trend(times: Times, periods: Sequence[Duration]) -> bool:
     days = _since(times, _first_time(times))
     max_period = max(map(_mean_days, periods), default=0.0)
     return bool(days[~np.isnan(days)].max(initial=0.0) >= _TREND_CYCLES * max_period)
+
+
+def _cycle_of(coordinate: Coordinate) -> float | None:
+    """Return the cycle of a coordinate whose name and numbers have one, else None."""
+    cycles, x = durations.named_cycles(coordinate.name), coordinate.values
+    if not cycles:
+        return None
+    (low, high), xp = _bounds(x), get_backend(X=x).xp
+    cycle = next((c for c in cycles if high <= c), 0)
+    is_angle = cycle == _DEGREES
+    is_whole = bool(xp.all((x == xp.round(x)) | xp.isnan(x)))
+    lowest = -cycle / 2 if is_angle else 0
+    fits = lowest <= low and _MIN_CYCLE_PART * cycle <= high - low < cycle + is_angle
+    return float(cycle) if fits and (is_angle or is_whole) else None
 
 
 def _clock(times: Times, period: Duration) -> HostArray:
