@@ -315,6 +315,11 @@ def test_booleans_and_categories():
         PositionalEncoder().fit(pd.DataFrame({"shop": months}))
 
 
+def test_all_latitudes_are_checked():
+    with pytest.raises(ValueError, match="`latitude` must be from -90 to 90 degrees, got 100.0"):
+        PositionalEncoder("spherical").fit([[1.0, 2.0], [100.0, 3.0]])
+
+
 def test_octaves_beyond_the_range():
     x = np.linspace(0, 10, 50)[:, None]
     encoder = PositionalEncoder().fit(x)

@@ -644,6 +644,47 @@ def test_numbers_are_no_periods_of_times(period):
     GapFiller(periods=["24h", pd.Timedelta("12h")]).fit(y)
 
 
+def test_hours_of_an_autumn_night_need_a_zone():
+    import pandas as pd
+
+    clock = pd.date_range("2024-10-26", periods=48, freq="h", tz="Europe/Zurich").tz_localize(None)
+    y = pd.Series(np.where(np.arange(48) == 9, np.nan, np.arange(48.0)), clock)
+    with pytest.raises(ValueError, match=r'back there: X.tz_localize\(zone, ambiguous="infer"\)'):
+        GapFiller().fit(y)
+    y = y.tz_localize("Europe/Zurich", ambiguous="infer")
+    assert GapFiller().fit_transform(y).iloc[9] == pytest.approx(9)
+    twice = pd.concat([y, y + 1]).tz_localize(None)
+    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+        GapFiller().fit(twice)
+
+
+def test_gaps_far_after_the_record_are_one_warning():
+    import pandas as pd
+
+    walks = np.random.default_rng(0).normal(size=(60, 30)).cumsum(axis=0)
+    table = pd.DataFrame(walks, pd.date_range("2024-01-01", periods=60))
+    table.iloc[40:] = np.nan
+    with pytest.warns(
+        UserWarning, match=r"17 gaps farther than 3.9 days before.*29 more"
+    ) as caught:
+        GapFiller().fit_transform(table)
+    assert len(caught) == 1
+
+
+def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():
+    xr, pd = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    y = pd.Series(np.where(np.arange(60) == 9, np.nan, np.arange(60.0)), hours(60))
+    array = xr.DataArray(y, dims="time")
+    for x, call in [
+        (array, r"to_pandas\(\)"),
+        (array.expand_dims(a=2, b=2), r"to_dataframe\(\).reset_index\(\)"),
+        (xr.Dataset({"y": array}), r"to_dataframe\(\).reset_index\(\)"),
+    ]:
+        with pytest.raises(TypeError, match=rf"must be a table or an array, got xarray.*X\.{call}"):
+            GapFiller().fit(x)
+    assert GapFiller().fit_transform(array.to_pandas()).iloc[9] == pytest.approx(9)
+
+
 def test_phases_that_were_missed_by_chance():
     """One of three cycles misses a phase: no warning, and the two other cycles fill it."""
     x = np.arange(30.0)
@@ -878,7 +919,7 @@ ERRORS = {
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got text, 'a'",
+        r"`X\.index` must hold numbers or dates, got text, 'a'",
     ),
     "index of complex numbers": (
         lambda: GapFiller(positions="index").fit(frame_at([1j, 2.0, 3.0])),
@@ -888,7 +929,7 @@ ERRORS = {
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
+        r"`X\.index` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
     ),
     "periods": (
         lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),
@@ -945,7 +986,7 @@ ERRORS = {
             frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
         ),
         ValueError,
-        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass differences",
+        r"`X\.index` must have values that differ .*, got closer ones. Pass differences",
     ),
     "index of far integers": (
         lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),

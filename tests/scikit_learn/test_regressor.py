@@ -1210,7 +1210,7 @@ ERRORS = {
     "name": (
         lambda: fitted("rbf"),
         ValueError,
-        "`kernel` must be \"gaussian\" or a kernel, got 'rbf'",
+        '`kernel` must be "auto", "gaussian" or a kernel, got \'rbf\'',
     ),
     "kernel of a process": (
         lambda: fitted(RBF()),

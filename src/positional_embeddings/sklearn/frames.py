@@ -45,6 +45,11 @@ def as_table(x: Any, name: str = "X") -> Table:
         raise wrong_type(name, "be a table in memory", type_name(x), hint)
     if hasattr(x, "collect"):  # lazy, of polars
         raise wrong_type(name, "be a table in memory", type_name(x), f" Pass {name}.collect().")
+    if hasattr(x, "dims") and hasattr(x, "to_dataframe"):  # of xarray
+        is_small = len(x.dims) <= 2 and not hasattr(x, "data_vars")
+        call = "to_pandas()" if is_small else "to_dataframe().reset_index()"
+        hint = f" Pass {name}.{call}, which keeps the coordinates."
+        raise wrong_type(name, "be a table or an array", type_name(x), hint)
     if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # also an index of pandas
@@ -64,6 +69,7 @@ def labelled_columns(name: str, table: Table) -> list[tuple[str, str, Table]]:
     columns = []
     for j, key in enumerate(names):
         label, column = f"{name}[{key!r}]", get_column(table, j)
+        label = name if name.endswith(".index") else label
         kind = column_kind(column)
         if kind not in ("dates", "spans", "numbers"):
             hint = conversion_hint(column)

@@ -33,6 +33,9 @@ _CALENDAR_PERIODS = ("day", "week", "year")
 # The largest number for which curvatures between neighbours and their inverses are finite.
 _MAX_VALUE = 1e100
 
+# Clocks go back in the first hours of a day, once a year, in days.
+_NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
+
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
     "SimpleImputer."
@@ -185,6 +188,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 hint = ": convert it to numbers, as by pandas.to_numeric, to fill them."
                 warn_caller(f"{message}{plural(count, 'gap')}{hint}")
         self._periods = self._checked_periods(rows.columns)
+        self._unit = " days" if rows.columns[0].is_time else ""
         columns = set(range(rows.values.shape[1]))
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
@@ -221,7 +225,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         for j, (estimator, gap, positions) in gaps.items():
             filled[gap, j] = estimator.predict(positions)
             if isinstance(estimator, SeriesFiller):
-                self._warn(self._name(j), estimator, positions)
+                self._warn_of_phases(self._name(j), estimator, positions)
+        self._warn_of_extrapolation(gaps)
         return _restore(X, table, filled, gaps)
 
     @partial(_wrap_method_output, method="transform")  # follows `set_output`
@@ -277,10 +282,17 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if not samples.size:
             hint, actual = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", actual, hint)
-        positions, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
+        positions, counts = np.unique(samples[:, :-1], axis=0, return_counts=True)
+        distinct = np.unique(samples, axis=0)
         is_auto = self.positions == "auto"
         if distinct.shape[0] > positions.shape[0] and (is_auto or self._periods is not None):
             hint = " Fill each group separately, as by groupby."
+            if (
+                rows.columns[0].is_date
+                and rows.columns[0].zone is None
+                and (_is_one_night(positions[counts > 1, 0]))
+            ):
+                hint = ' If clocks go back there: X.tz_localize(zone, ambiguous="infer").'
             if is_auto:
                 hint += ' With `positions` such as "index" or ["time"], their mean is used.'
                 raise wrong_value("X", "have one value at a position", "several", hint)
@@ -298,17 +310,29 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """Return the name of a column."""
         return str(self.get_feature_names_out()[j])
 
-    def _warn(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
-        """Warn of gaps at unsampled phases, and far before or after the record."""
+    def _warn_of_phases(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
+        """Warn of gaps at unsampled phases."""
         for period in filler.unsampled_periods(positions)[:1]:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
             message += "measured. Straight lines fill them; leave this period out of `periods` if "
             warn_caller(f"{message}its phases are alike.")
-        limit = filler.max_extrapolation
-        if count := np.count_nonzero(filler.extrapolation(positions) > limit):
-            message = f"Column {name!r} has {plural(count, 'gap')} farther than {limit:g} "
-            message += "before or after its record, a tenth of it: predictions may be wrong there, "
-            warn_caller(f"{message}and bands far too narrow.")
+
+    def _warn_of_extrapolation(self, gaps: dict[int, tuple[Any, HostArray, HostArray]]) -> None:
+        """Warn of gaps far before or after the record, once for all columns."""
+        columns = {}
+        for j, (filler, _, positions) in gaps.items():
+            if isinstance(filler, SeriesFiller):
+                limit = filler.max_extrapolation
+                if count := np.count_nonzero(filler.extrapolation(positions) > limit):
+                    columns[j] = count, limit
+        if columns:
+            j, (count, limit) = max(columns.items(), key=lambda item: item[1])
+            message = f"Column {self._name(j)!r} has {plural(count, 'gap')} farther than "
+            message += f"{limit:g}{self._unit} before or after its record, a tenth of it: "
+            message += "predictions may be wrong there, and bands far too narrow."
+            count = len(columns) - 1
+            more = f" The same holds for {plural(count, 'more column')}." if count else ""
+            warn_caller(f"{message}{more}")
 
     def _warn_of_unused_periods(self, columns: Sequence[int]) -> None:
         """Warn of each stated period without a season, once for all columns."""
@@ -444,6 +468,14 @@ def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[
         return numbers
     table = frames.replace_columns(table, {j: numbers[:, j] for j in columns})
     return table if table.shape == X.shape else frames.get_column(table, 0).rename(X.name)
+
+
+def _is_one_night(days: HostArray) -> bool:
+    """Return whether times, in days, are all within a few hours of one night of a year."""
+    nights = np.floor(days)
+    return bool(
+        (days - nights < _NIGHT_DAYS).all() and (np.diff(np.unique(nights)) > _YEAR_DAYS).all()
+    )
 
 
 def _text_columns(table: frames.Table) -> list[int]:
