@@ -61,7 +61,7 @@ def predict_all_places(data):
 def fill_gaps(data):
     """Fill the missing week of a frame with a datetime index, by days around it."""
     frame = data.air.to_pandas()
-    kernel = GaussianKernel(5.0) + PeriodicKernel(1.0, 0.05) * GaussianKernel(5.0)
+    kernel = GaussianKernel(5.0) + PeriodicKernel("day", 0.05) * GaussianKernel(5.0)
     smoother = AttentionRegressor(kernel, cutoff=6.0, tol=0.01)
     return GapFiller(smoother).fit_transform(frame)
 

@@ -913,7 +913,7 @@ def test_weights_of_heads_need_the_axis_of_the_keys(ax):
 
 def test_an_encoding_that_is_no_array_names_its_embeddings(ax):
     with pytest.raises(
-        TypeError, match="must be an array, got .*AbsolutePE. Pass encoding.embeddi"
+        TypeError, match=r"must be an array, got .*AbsolutePE. Pass encoding.embeddi"
     ):
         plotting.plot_encoding(pe.AbsolutePE(8, 16), ax=ax)
 

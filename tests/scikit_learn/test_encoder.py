@@ -316,7 +316,7 @@ def test_booleans_and_categories():
 
 
 def test_all_latitudes_are_checked():
-    with pytest.raises(ValueError, match="`latitude` must be from -90 to 90 degrees, got 100.0"):
+    with pytest.raises(ValueError, match=r"`latitude` must be from -90 to 90 degrees, got 100.0"):
         PositionalEncoder("spherical").fit([[1.0, 2.0], [100.0, 3.0]])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -16,6 +16,8 @@ from positional_embeddings.sklearn import (
     GapFiller,
     GaussianKernel,
     PeriodicKernel,
+    PositionalEncoder,
+    SphereKernel,
 )
 
 # A straight line over a gap of five steps misses a sine of 1 / 8 a step by 5**2 / 8 / 8**2 at most.
@@ -658,17 +660,63 @@ def test_hours_of_an_autumn_night_need_a_zone():
         GapFiller().fit(twice)
 
 
-def test_gaps_far_after_the_record_are_one_warning():
+def test_gaps_far_after_the_record_have_a_unit():
     import pandas as pd
 
-    walks = np.random.default_rng(0).normal(size=(60, 30)).cumsum(axis=0)
-    table = pd.DataFrame(walks, pd.date_range("2024-01-01", periods=60))
-    table.iloc[40:] = np.nan
-    with pytest.warns(
-        UserWarning, match=r"17 gaps farther than 3.9 days before.*29 more"
-    ) as caught:
-        GapFiller().fit_transform(table)
-    assert len(caught) == 1
+    y = pd.Series(np.where(np.arange(60) < 40, 1.0, np.nan), pd.date_range("2024", periods=60))
+    with pytest.warns(UserWarning, match="17 gaps farther than 3.9 days before or after"):
+        GapFiller().fit_transform(y)
+
+
+def dated_sine(library):
+    import pandas as pd
+
+    day, rng = np.arange(1000), np.random.default_rng(0)
+    times = pd.date_range("2021-01-01", periods=1000)
+    y = 10 * np.sin(2 * np.pi * day / 365.25) + day / 300 + 0.2 * rng.normal(size=1000)
+    seen = np.where((day >= 400) & (day < 480), np.nan, y)
+    if library == "polars":
+        pl = pytest.importorskip("polars")
+        return pl.DataFrame({"when": times.to_numpy(), "y": seen}), y
+    table = pd.DataFrame({"when": times.tz_localize("Europe/Zurich"), "y": seen})
+    return (table, y) if library == "pandas" else (table.set_index("when").y, y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "index", "polars"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(PositionalEncoder(), RidgeCV()),
+        make_pipeline(PositionalEncoder(periods="year"), RidgeCV()),
+        AttentionRegressor(PeriodicKernel("year", columns=["when"]) + GaussianKernel("300D")),
+        make_pipeline(ColumnTransformer([("when", PositionalEncoder(), ["when"])]), RidgeCV()),
+    ],
+    ids=["encoder", "year", "kernel", "columns"],
+)
+def test_an_estimator_has_the_dates_and_names(library, estimator):
+    table, y = dated_sine(library)
+    filled = GapFiller(estimator).set_output(transform="default").fit_transform(table)
+    filled = np.asarray(filled if library == "index" else filled["y"])
+    assert rms(filled - y) < 0.1
+
+
+def test_an_estimator_of_numbers_has_days():
+    table, _ = dated_sine("pandas")
+    filler = GapFiller(LinearRegression()).fit(table)
+    assert filler.estimators_[1].feature_names_in_ == ["when"]
+    assert abs(filler.estimators_[1].coef_[0]) < 0.1  # a day, not a nanosecond
+
+
+def test_places_by_name_are_on_a_sphere():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"lat": rng.uniform(60, 90, 200), "lon": rng.uniform(-180, 180, 200)})
+    y = np.cos(np.radians(table.lat)) * np.cos(np.radians(table.lon))
+    table["y"] = y.where(np.arange(200) % 5 > 0)
+    for estimator in (None, AttentionRegressor(SphereKernel(columns=["lat", "lon"]))):
+        filled = GapFiller(estimator, positions=["lat", "lon"]).fit_transform(table)
+        assert rms(filled.y - y) < 2e-3
 
 
 def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():

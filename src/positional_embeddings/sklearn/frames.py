@@ -3,6 +3,7 @@
 Methods of pandas and polars read their tables, so that this module imports neither.
 """
 
+from collections.abc import Sequence
 from datetime import tzinfo
 from math import nan
 from numbers import Integral
@@ -146,6 +147,27 @@ def replace_columns(table: Table, columns: dict[int, HostArray]) -> Table:
         return table
     names = table.columns
     return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
+
+
+def frame_of(kind: Any, names: list[str], positions: HostArray, columns: Sequence[Column]) -> Table:
+    """Return positions, (rows, columns), as a frame of pandas or polars, with dates for days."""
+    frame = kind(dict(zip(names, positions.T, strict=True)))
+    times = {}
+    for j, column in enumerate(columns):
+        if not column.is_time:
+            continue
+        microseconds = np.round(positions[:, j] * 86400e6)
+        times[j] = microseconds.astype("datetime64[us]" if column.is_date else "timedelta64[us]")
+    frame = replace_columns(frame, times) if times else frame
+    zones = {j: column.zone for j, column in enumerate(columns) if column.zone is not None}
+    for j, zone in zones.items():
+        clock = get_column(frame, j).dt
+        if hasattr(clock, "tz_localize"):
+            frame.isetitem(j, clock.tz_localize("UTC").dt.tz_convert(zone))
+        else:
+            series = clock.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
+            frame = frame.with_columns(series)
+    return frame
 
 
 def times_to_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:

@@ -8,6 +8,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -61,8 +63,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     estimator : regressor, optional
-        Cloned for each column with gaps. If None, the best predictors of hidden gaps of the same
-        length fill gaps (see Notes); with several columns of positions, an `AttentionRegressor`.
+        Cloned for each column with gaps. For a table it is passed the positions with their names,
+        and dates if it has a part of this library, a `ColumnTransformer` or a
+        `FunctionTransformer`, else days since 1970-01-01 UTC. If None, the best predictors of
+        hidden gaps of the same length fill gaps (see Notes); with several columns of positions, an
+        `AttentionRegressor`.
     positions : "auto", "index", sequence of int or str, or None, default "auto"
         Columns of the positions of the rows, such as times or places; they have no gaps, and are
         returned. "index" is the index of a pandas table or series, of one level. "auto" is the
@@ -188,7 +193,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 hint = ": convert it to numbers, as by pandas.to_numeric, to fill them."
                 warn_caller(f"{message}{plural(count, 'gap')}{hint}")
         self._periods = self._checked_periods(rows.columns)
-        self._unit = " days" if rows.columns[0].is_time else ""
+        self._columns = rows.columns
+        self._frame_type = type(table) if frames.is_frame(table) else None
+        self._position_names = [self._name(j) for j in rows.position_columns]
+        if self.positions_ == "index":
+            self._position_names = [str(getattr(X.index, "name", None) or "index")]
         columns = set(range(rows.values.shape[1]))
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
@@ -223,10 +232,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         table = frames.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, positions) in gaps.items():
-            filled[gap, j] = estimator.predict(positions)
+            filled[gap, j] = estimator.predict(self._table_of(positions))
             if isinstance(estimator, SeriesFiller):
-                self._warn_of_phases(self._name(j), estimator, positions)
-        self._warn_of_extrapolation(gaps)
+                self._warn(self._name(j), estimator, positions)
         return _restore(X, table, filled, gaps)
 
     @partial(_wrap_method_output, method="transform")  # follows `set_output`
@@ -257,7 +265,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 requirement = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", requirement, format_value(self.estimator))
-            std[gap, j] = estimator.predict(positions, return_std=True)[1]
+            std[gap, j] = estimator.predict(self._table_of(positions), return_std=True)[1]
         return _restore(X, table, std, range(std.shape[1]))
 
     def _gaps(
@@ -302,37 +310,33 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if self._periods is None:
             is_default = self.estimator is None
             estimator = AttentionRegressor() if is_default else clone(self.estimator)
-            return estimator.fit(x, y)
+            return estimator.fit(self._table_of(x), y)
         queries = rows.positions[np.isnan(rows.values[:, j]), :]
         return SeriesFiller(x, y, queries, self._periods)
+
+    def _table_of(self, positions: HostArray) -> Any:
+        """Return positions for an estimator: a frame with names, and dates where it reads dates."""
+        if self._periods is not None or self._frame_type is None or not self._position_names:
+            return positions
+        columns = self._columns if self.estimator is None or _reads_dates(self.estimator) else ()
+        return frames.frame_of(self._frame_type, self._position_names, positions, columns)
 
     def _name(self, j: int) -> str:
         """Return the name of a column."""
         return str(self.get_feature_names_out()[j])
 
-    def _warn_of_phases(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
-        """Warn of gaps at unsampled phases."""
+    def _warn(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
+        """Warn of gaps at unsampled phases, and far before or after the record."""
         for period in filler.unsampled_periods(positions)[:1]:
             message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
             message += "measured. Straight lines fill them; leave this period out of `periods` if "
             warn_caller(f"{message}its phases are alike.")
-
-    def _warn_of_extrapolation(self, gaps: dict[int, tuple[Any, HostArray, HostArray]]) -> None:
-        """Warn of gaps far before or after the record, once for all columns."""
-        columns = {}
-        for j, (filler, _, positions) in gaps.items():
-            if isinstance(filler, SeriesFiller):
-                limit = filler.max_extrapolation
-                if count := np.count_nonzero(filler.extrapolation(positions) > limit):
-                    columns[j] = count, limit
-        if columns:
-            j, (count, limit) = max(columns.items(), key=lambda item: item[1])
-            message = f"Column {self._name(j)!r} has {plural(count, 'gap')} farther than "
-            message += f"{limit:g}{self._unit} before or after its record, a tenth of it: "
-            message += "predictions may be wrong there, and bands far too narrow."
-            count = len(columns) - 1
-            more = f" The same holds for {plural(count, 'more column')}." if count else ""
-            warn_caller(f"{message}{more}")
+        limit = filler.max_extrapolation
+        if count := np.count_nonzero(filler.extrapolation(positions) > limit):
+            unit = " days" if self._columns[0].is_time else ""
+            message = f"Column {name!r} has {plural(count, 'gap')} farther than {limit:g}{unit} "
+            message += "before or after its record, a tenth of it: predictions may be wrong there, "
+            warn_caller(f"{message}and bands far too narrow.")
 
     def _warn_of_unused_periods(self, columns: Sequence[int]) -> None:
         """Warn of each stated period without a season, once for all columns."""
@@ -468,6 +472,16 @@ def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[
         return numbers
     table = frames.replace_columns(table, {j: numbers[:, j] for j in columns})
     return table if table.shape == X.shape else frames.get_column(table, 0).rename(X.name)
+
+
+def _reads_dates(estimator: Any) -> bool:
+    """Return whether an estimator has a part of this library, or one that selects columns."""
+    parts = [estimator, *estimator.get_params().values()]
+    packages = {type(part).__module__.split(".")[0] for part in parts}
+    selects_columns = any(
+        isinstance(part, ColumnTransformer | FunctionTransformer) for part in parts
+    )
+    return __package__.split(".")[0] in packages or selects_columns
 
 
 def _is_one_night(days: HostArray) -> bool:

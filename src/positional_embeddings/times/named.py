@@ -219,8 +219,8 @@ class Spherical:
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.latitude_longitude_order(argument, texts)
-        latitude, longitude = (coordinates[i].values for i in self.order)
-        spherical_encoding(latitude, longitude, 0, unit=unit)  # a check of all rows
+        places: list[Any] = [coordinates[i].values for i in self.order]
+        spherical_encoding(places[0], places[1], 0, unit=unit)  # a check of all rows
 
     def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
