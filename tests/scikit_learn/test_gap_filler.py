@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from positional_embeddings.sklearn import AttentionRegressor, GapFiller, GaussianKernel
+from positional_embeddings.sklearn import (
+    AttentionRegressor,
+    GapFiller,
+    GaussianKernel,
+    PeriodicKernel,
+    PositionalEncoder,
+    SphereKernel,
+)
 
 # A straight line over a gap of five steps misses a sine of 1 / 8 a step by 5**2 / 8 / 8**2 at most.
 GAP_ERROR = 0.05
@@ -540,6 +547,7 @@ def test_samples_of_few_cycles_share_phases():
 
 
 @pytest.mark.parametrize("kind", ["noise", "walk"])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_there_is_no_season_in_noise(kind):
     """Periods change nothing where they are not there, and the bands hold."""
     inside = []
@@ -605,8 +613,126 @@ def test_weekends_that_were_never_measured():
     with pytest.warns(UserWarning, match="phases of the week that were never"):
         filled = GapFiller(positions="index").fit_transform(seen)
     np.testing.assert_allclose(filled[5:-2], seen.interpolate()[5:-2])
-    with np.testing.assert_no_warnings():
+    with pytest.warns(UserWarning, match="The period 'day' is not") as caught:
         GapFiller(positions="index", periods=["day"]).fit_transform(seen)
+    (warning,) = caught
+    assert "'day' is not used: the positions do not resolve its phases" in str(warning.message)
+
+
+def test_a_stated_period_that_is_not_used():
+    rng, x = np.random.default_rng(0), np.arange(200.0)
+    table = np.stack([np.sin(x / 3) + 0.3 * rng.normal(size=200) for _ in range(3)], axis=1)
+    table[50:55] = np.nan
+    with pytest.warns(UserWarning, match="The period") as caught:
+        GapFiller(periods=[100, 6 * np.pi, 2]).fit(table)
+    long, short = sorted(str(warning.message) for warning in caught)
+    assert long == (
+        "The period 100 is not used: the record has fewer than 2.5 cycles, in 3 columns from 'x0'."
+    )
+    assert short.startswith("The period 2 is not used: the positions do not resolve its phases")
+    with pytest.warns(UserWarning, match="period 7 is not used: it has no season, in column 'x0'"):
+        GapFiller(periods=7).fit(table[:, :1])
+
+
+@pytest.mark.parametrize("period", [24, np.int64(24), 24.0])
+def test_numbers_are_no_periods_of_times(period):
+    import pandas as pd
+
+    y = pd.Series(np.arange(60.0), hours(60))
+    message = r"`periods\[0\]` must be a span such as \"24h\" or pd.Timedelta.*Pass \"24D\" if"
+    with pytest.raises(TypeError, match=message):
+        GapFiller(periods=period).fit(y)
+    message = message.replace(r"s\[0\]", "")
+    with pytest.raises(TypeError, match=message):
+        AttentionRegressor(PeriodicKernel(period)).fit(y.index, y)
+    GapFiller(periods=["24h", pd.Timedelta("12h")]).fit(y)
+
+
+def test_hours_of_an_autumn_night_need_a_zone():
+    import pandas as pd
+
+    clock = pd.date_range("2024-10-26", periods=48, freq="h", tz="Europe/Zurich").tz_localize(None)
+    y = pd.Series(np.where(np.arange(48) == 9, np.nan, np.arange(48.0)), clock)
+    with pytest.raises(ValueError, match=r'back there: X.tz_localize\(zone, ambiguous="infer"\)'):
+        GapFiller().fit(y)
+    y = y.tz_localize("Europe/Zurich", ambiguous="infer")
+    assert GapFiller().fit_transform(y).iloc[9] == pytest.approx(9)
+    twice = pd.concat([y, y + 1]).tz_localize(None)
+    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+        GapFiller().fit(twice)
+
+
+def test_gaps_far_after_the_record_have_a_unit():
+    import pandas as pd
+
+    y = pd.Series(np.where(np.arange(60) < 40, 1.0, np.nan), pd.date_range("2024", periods=60))
+    with pytest.warns(UserWarning, match="17 gaps farther than 3.9 days before or after"):
+        GapFiller().fit_transform(y)
+
+
+def dated_sine(library):
+    import pandas as pd
+
+    day, rng = np.arange(1000), np.random.default_rng(0)
+    times = pd.date_range("2021-01-01", periods=1000)
+    y = 10 * np.sin(2 * np.pi * day / 365.25) + day / 300 + 0.2 * rng.normal(size=1000)
+    seen = np.where((day >= 400) & (day < 480), np.nan, y)
+    if library == "polars":
+        pl = pytest.importorskip("polars")
+        return pl.DataFrame({"when": times.to_numpy(), "y": seen}), y
+    table = pd.DataFrame({"when": times.tz_localize("Europe/Zurich"), "y": seen})
+    return (table, y) if library == "pandas" else (table.set_index("when").y, y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "index", "polars"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(PositionalEncoder(), RidgeCV()),
+        make_pipeline(PositionalEncoder(periods="year"), RidgeCV()),
+        AttentionRegressor(PeriodicKernel("year", columns=["when"]) + GaussianKernel("300D")),
+        make_pipeline(ColumnTransformer([("when", PositionalEncoder(), ["when"])]), RidgeCV()),
+    ],
+    ids=["encoder", "year", "kernel", "columns"],
+)
+def test_an_estimator_has_the_dates_and_names(library, estimator):
+    table, y = dated_sine(library)
+    filled = GapFiller(estimator).set_output(transform="default").fit_transform(table)
+    filled = np.asarray(filled if library == "index" else filled["y"])
+    assert rms(filled - y) < 0.1
+
+
+def test_an_estimator_of_numbers_has_days():
+    table, _ = dated_sine("pandas")
+    filler = GapFiller(LinearRegression()).fit(table)
+    assert filler.estimators_[1].feature_names_in_ == ["when"]
+    assert abs(filler.estimators_[1].coef_[0]) < 0.1  # a day, not a nanosecond
+
+
+def test_places_by_name_are_on_a_sphere():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"lat": rng.uniform(60, 90, 200), "lon": rng.uniform(-180, 180, 200)})
+    y = np.cos(np.radians(table.lat)) * np.cos(np.radians(table.lon))
+    table["y"] = y.where(np.arange(200) % 5 > 0)
+    for estimator in (None, AttentionRegressor(SphereKernel(columns=["lat", "lon"]))):
+        filled = GapFiller(estimator, positions=["lat", "lon"]).fit_transform(table)
+        assert rms(filled.y - y) < 2e-3
+
+
+def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():
+    xr, pd = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    y = pd.Series(np.where(np.arange(60) == 9, np.nan, np.arange(60.0)), hours(60))
+    array = xr.DataArray(y, dims="time")
+    for x, call in [
+        (array, r"to_pandas\(\)"),
+        (array.expand_dims(a=2, b=2), r"to_dataframe\(\).reset_index\(\)"),
+        (xr.Dataset({"y": array}), r"to_dataframe\(\).reset_index\(\)"),
+    ]:
+        with pytest.raises(TypeError, match=rf"must be a table or an array, got xarray.*X\.{call}"):
+            GapFiller().fit(x)
+    assert GapFiller().fit_transform(array.to_pandas()).iloc[9] == pytest.approx(9)
 
 
 def test_phases_that_were_missed_by_chance():
@@ -709,6 +835,7 @@ def test_weights_are_the_best_in_hidden_windows():
 
 
 @pytest.mark.parametrize("first", [0, 10**9, 10**15, -(10**15)])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_places_may_be_far(first):
     x, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
     hidden = hide(240, (50, 4), (120, 9))
@@ -842,7 +969,7 @@ ERRORS = {
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got text, 'a'",
+        r"`X\.index` must hold numbers or dates, got text, 'a'",
     ),
     "index of complex numbers": (
         lambda: GapFiller(positions="index").fit(frame_at([1j, 2.0, 3.0])),
@@ -852,7 +979,7 @@ ERRORS = {
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
+        r"`X\.index` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
     ),
     "periods": (
         lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),
@@ -914,7 +1041,7 @@ ERRORS = {
             frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
         ),
         ValueError,
-        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass differences",
+        r"`X\.index` must have values that differ .*, got closer ones. Pass differences",
     ),
     "index of far integers": (
         lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),
@@ -986,6 +1113,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The period 7 is not used")  # of noise
 @pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("length", [5, 36])

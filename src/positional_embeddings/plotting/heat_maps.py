@@ -295,6 +295,11 @@ def plot_attention(
     named = {f"index[{i}]": number for i, number in enumerate(indices)}
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
+    shape = tuple(getattr(table, "shape", ()))
+    if key_axis is None and len(shape) == 3 and shape[0] != shape[1] == shape[2]:
+        hint = " Pass key_axis=-1 for (heads, query, key), or key_axis=1 for (query, key, heads)."
+        raise wrong_value("key_axis", "be given for an ambiguous shape", shape, hint)
+
     def pick(array: AnyArray) -> HostArray:
         part, sizes = select_table("table", array, numbers, key_axis)
         if len(numbers) > len(sizes):

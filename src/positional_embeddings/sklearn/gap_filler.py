@@ -4,9 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -21,8 +24,9 @@ from positional_embeddings.arrays.errors import (
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns
-from positional_embeddings.sklearn.kernels import MEAN_DAYS, PeriodicKernel, scale_of
+from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+from positional_embeddings.times.calendar import MEAN_DAYS
 from positional_embeddings.times.dates import is_missing, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
@@ -31,6 +35,9 @@ _CALENDAR_PERIODS = ("day", "week", "year")
 
 # The largest number for which curvatures between neighbours and their inverses are finite.
 _MAX_VALUE = 1e100
+
+# Clocks go back in the first hours of a day, once a year, in days.
+_NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
 
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
@@ -57,8 +64,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     estimator : regressor, optional
-        Cloned for each column with gaps. If None, the best predictors of hidden gaps of the same
-        length fill gaps (see Notes); with several columns of positions, an `AttentionRegressor`.
+        Cloned for each column with gaps. For a table it is passed the positions with their names,
+        and dates if it has a part of this library, a `ColumnTransformer` or a
+        `FunctionTransformer`, else days since 1970-01-01 UTC. If None, the best predictors of
+        hidden gaps of the same length fill gaps (see Notes); with several columns of positions, an
+        `AttentionRegressor`.
     positions : "auto", "index", sequence of int or str, or None, default "auto"
         Columns of the positions of the rows, such as times or places; they have no gaps, and are
         returned. "index" is the index of a pandas table or series, of one level. "auto" is the
@@ -68,9 +78,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
         Periods of seasons, in the unit of the positions, or in rows. A period is used if the record
         has 2.5 cycles or more, and a season remains after the previous periods are removed.
-        "auto" is day, week and year for times, and none for numbers. For times, spans are written
-        as "12h", numbers are days, and "day", "week", "month", "quarter" and "year" follow the
-        clock.
+        "auto" is day, week and year for times, and none for numbers. For times, a period
+        is a span such as "12h" or ``pd.Timedelta("12h")``, not a number; "day", "week", "month",
+        "quarter" and "year" follow the clock.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock calendar periods follow. If None, the zone of the
         positions. Times without a zone are local times, and an error with `time_zone`.
@@ -93,13 +103,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        At most one of each kind, with the names of the columns. In `fit`, if a column with gaps
-        looks like angles, such as directions of wind and longitudes: fill their sine and cosine. If
-        values at an explicit position differ, as for several stations: their mean is used. In
-        `transform`, if gaps are at unsampled phases of a period, such as nights or weekends:
-        straight lines fill them, with the standard deviation of the worst sampled phase. In
-        `transform`, if gaps are before or after the record by more than a step and a tenth of the
-        record: extrapolated trends are unreliable.
+        At most one of each kind, with the names of the columns. In `fit`, if a period that you pass
+        has no season, and if a column with gaps looks like angles, such as directions of wind and
+        longitudes: fill their sine and cosine. If values at an explicit position differ, as for
+        several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
+        period, such as nights or weekends: straight lines fill them, with the standard deviation of
+        the worst sampled phase. In `transform`, if gaps are before or after the record by more than
+        a step and a tenth of the record: extrapolated trends are unreliable.
 
     Raises
     ------
@@ -210,17 +220,25 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 messages[j] = f"{message}{plural(count, 'gap')}{hint}"
         self._warn(messages)
         self._periods = self._checked_periods(rows.columns)
+        self._columns = rows.columns
+        self._frame_type = type(table) if frames.is_frame(table) else None
+        self._position_names = [self._name(j) for j in rows.position_columns]
+        if self.positions_ == "index":
+            self._position_names = [str(getattr(X.index, "name", None) or "index")]
         columns = set(range(rows.values.shape[1]))
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
+        gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
         messages = {}
         for j, samples in self._samples.items():
-            if len(samples) < len(rows.values):
+            if j in gap_columns:
                 in_order = samples[samples[:, 0].argsort(), -1]
                 messages[j] = frames.message_of_angles(f"Column {self._name(j)!r}", in_order)
         self._warn(messages)
         estimators = self._fit_columns(self._samples, rows)
         self.estimators_ = [estimators.get(j) for j in range(rows.values.shape[1])]
+        if not (isinstance(self.periods, str) and self.periods == "auto"):
+            self._warn_of_unused_periods(gap_columns)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -244,11 +262,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         filled, gaps = self._gaps(table)
         unsampled, outside = {}, {}
         for j, (estimator, gap, positions) in gaps.items():
-            filled[gap, j] = estimator.predict(positions)
+            filled[gap, j] = estimator.predict(self._table_of(positions))
             if isinstance(estimator, SeriesFiller):
                 name = f"Column {self._name(j)!r}"
                 unsampled[j] = _message_of_phases(name, estimator, positions)
-                outside[j] = _message_of_extrapolation(name, estimator, positions)
+                unit = " days" if self._columns[0].is_time else ""
+                outside[j] = _message_of_extrapolation(name, estimator, positions, unit)
         self._warn(unsampled)
         self._warn(outside)
         return _restore(X, table, filled, gaps)
@@ -281,7 +300,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 requirement = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", requirement, format_value(self.estimator))
-            std[gap, j] = estimator.predict(positions, return_std=True)[1]
+            std[gap, j] = estimator.predict(self._table_of(positions), return_std=True)[1]
         return _restore(X, table, std, range(std.shape[1]))
 
     def _gaps(
@@ -308,10 +327,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if not samples.size:
             hint, actual = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", actual, hint)
-        positions, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
+        positions, counts = np.unique(samples[:, :-1], axis=0, return_counts=True)
+        distinct = np.unique(samples, axis=0)
         is_auto = self.positions == "auto"
         if distinct.shape[0] > positions.shape[0] and (is_auto or self._periods is not None):
             hint = " Fill each group separately, as by groupby."
+            column = self._columns[0]
+            is_naive = column.is_date and column.zone is None
+            if is_naive and _is_one_night(positions[counts > 1, 0]):
+                hint = ' If clocks go back there: X.tz_localize(zone, ambiguous="infer").'
             if is_auto:
                 hint += ' With `positions` such as "index" or ["time"], their mean is used.'
                 raise wrong_value("X", "have one value at a position", "several", hint)
@@ -324,7 +348,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._warn({j: self._check_samples(j, column) for j, column in samples.items()})
         if self._periods is None or not samples:
             template = AttentionRegressor() if self.estimator is None else self.estimator
-            fitted = [(j, clone(template).fit(c[:, :-1], c[:, -1])) for j, c in samples.items()]
+            fitted = [
+                (j, clone(template).fit(self._table_of(column[:, :-1]), column[:, -1]))
+                for j, column in samples.items()
+            ]
             return dict(fitted)
         fillers = {
             j: SeriesFiller(column[:, :-1], column[:, -1], self._periods)
@@ -333,6 +360,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         queries = [rows.positions[np.isnan(rows.values[:, j]), :] for j in samples]
         fit_columns(list(fillers.values()), queries, self.n_nearest_features)
         return fillers
+
+    def _table_of(self, positions: HostArray) -> Any:
+        """Return positions for an estimator: a frame with names, and dates where it reads dates."""
+        if self._periods is not None or self._frame_type is None or not self._position_names:
+            return positions
+        columns = self._columns if self.estimator is None or _reads_dates(self.estimator) else ()
+        return frames.frame_of(self._frame_type, self._position_names, positions, columns)
 
     def _name(self, j: int) -> str:
         """Return the name of a column."""
@@ -344,6 +378,18 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if columns:
             names = ", ".join(repr(self._name(j)) for j in columns[1:])
             warn_caller(messages[columns[0]] + (f" The same holds for {names}." if names else ""))
+
+    def _warn_of_unused_periods(self, columns: Sequence[int]) -> None:
+        """Warn of each stated period without a season, once for all columns."""
+        reasons: dict[str, list[str]] = {}
+        periods = zip(listed("periods", self.periods), self._periods or (), strict=True)
+        for (stated, period), j in product(periods, columns):
+            if reason := self.estimators_[j].reason_unused(period):
+                message = f"The period {format_value(stated)} is not used: {reason}, in "
+                reasons.setdefault(message, []).append(repr(self._name(j)))
+        for message, names in reasons.items():
+            count = "" if len(names) == 1 else f"{len(names)} columns from "
+            warn_caller(f"{message}{count or 'column '}{names[0]}.")
 
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
@@ -363,7 +409,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         default = _CALENDAR_PERIODS if column.is_time else ()
         resolved = []
         for i, period in enumerate(default if is_auto else listed("periods", self.periods)):
-            scale_of(f"periods[{i}]", period, is_time=column.is_time, is_period=True)  # a check
+            period_of(f"periods[{i}]", period, is_time=column.is_time)  # a check
             span = duration_of(period)
             is_calendar = isinstance(span, str) and span in MEAN_DAYS
             kernel = PeriodicKernel(period, 1.0, time_zone=zone if is_calendar else None)
@@ -470,11 +516,13 @@ def _message_of_phases(name: str, filler: SeriesFiller, positions: HostArray) ->
     return ""
 
 
-def _message_of_extrapolation(name: str, filler: SeriesFiller, positions: HostArray) -> str:
+def _message_of_extrapolation(
+    name: str, filler: SeriesFiller, positions: HostArray, unit: str
+) -> str:
     """Return a warning of gaps far before or after the record, or ""."""
     limit = filler.max_extrapolation
     if count := np.count_nonzero(filler.extrapolation(positions) > limit):
-        message = f"{name} has {plural(count, 'gap')} farther than {limit:g} "
+        message = f"{name} has {plural(count, 'gap')} farther than {limit:g}{unit} "
         message += "before or after its record, a tenth of it: predictions may be wrong there, "
         return f"{message}and bands far too narrow."
     return ""
@@ -486,6 +534,24 @@ def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[
         return numbers
     table = frames.replace_columns(table, {j: numbers[:, j] for j in columns})
     return table if table.shape == X.shape else frames.get_column(table, 0).rename(X.name)
+
+
+def _reads_dates(estimator: Any) -> bool:
+    """Return whether an estimator has a part of this library, or one that selects columns."""
+    parts = [estimator, *estimator.get_params().values()]
+    packages = {type(part).__module__.split(".")[0] for part in parts}
+    selects_columns = any(
+        isinstance(part, ColumnTransformer | FunctionTransformer) for part in parts
+    )
+    return __package__.split(".")[0] in packages or selects_columns
+
+
+def _is_one_night(days: HostArray) -> bool:
+    """Return whether times, in days, are all within a few hours of one night of a year."""
+    nights = np.floor(days)
+    return bool(
+        (days - nights < _NIGHT_DAYS).all() and (np.diff(np.unique(nights)) > _YEAR_DAYS).all()
+    )
 
 
 def _text_columns(table: frames.Table) -> list[int]:

@@ -76,8 +76,8 @@ class SeriesFiller:
         self._step = max(self._median_step, span / (4 * n))  # of the cells
         self._is_regular = n < 3 or have_common_step(np.diff(self._x))
         self.max_extrapolation = max(_MAX_EXTRAPOLATION * span, self._median_step)
-        max_period = span / _MIN_CYCLES
-        self.periods = [p for p in periods if p._mean_length() <= max_period and self._resolves(p)]
+        self._max_period = span / _MIN_CYCLES
+        self.periods = [p for p in periods if not self._reason_unresolved(p)]
         visible = np.full(n, fill_value=True)
         cells = self._cells(self._x)
         # For each width, the periods with a season after the previous seasons are removed.
@@ -134,6 +134,19 @@ class SeriesFiller:
     def extrapolation(self, x: HostArray) -> Array:
         """Return the distance of positions from the record, 0 inside."""
         return _extrapolation(self._x, x[:, 0]) * (1 - _ROUNDING)
+
+    def reason_unused(self, period: PeriodicKernel) -> str:
+        """Return why no candidate has a season of a period, "" if one does."""
+        if reason := self._reason_unresolved(period):
+            return reason
+        is_selected = any(self.periods.index(period) in selected for selected in self._selected)
+        return "" if is_selected else "it has no season"
+
+    def _reason_unresolved(self, period: PeriodicKernel) -> str:
+        """Return why the record does not resolve a period, "" if it does."""
+        if period._mean_length() > self._max_period:
+            return f"the record has fewer than {_MIN_CYCLES} cycles"
+        return "" if self._resolves(period) else "the positions do not resolve its phases"
 
     def _resolves(self, period: PeriodicKernel) -> bool:
         """Return whether the phases of the samples resolve a period."""

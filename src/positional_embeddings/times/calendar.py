@@ -32,6 +32,7 @@ _BELOW_ONE = 1 - 2.0**-53
 _PARTS = {"day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
+MEAN_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
 # Days of the months in calendars of climate models without varying years, by the names of cftime.
 MODEL_MONTHS = {
