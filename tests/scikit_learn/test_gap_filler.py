@@ -376,7 +376,7 @@ def test_angles_are_filled_as_two_columns(turn, low):
         0.5 * track,
     ):
         with np.testing.assert_no_warnings():
-            GapFiller().fit(np.where(x == 39, np.nan, other)[:, None])
+            GapFiller(positions=None).fit(np.where(x == 39, np.nan, other)[:, None])
     with np.testing.assert_no_warnings():
         GapFiller().fit(track[:, None])  # has no gap
 
@@ -646,6 +646,60 @@ def test_numbers_are_no_periods_of_times(period):
     with pytest.raises(TypeError, match=message):
         AttentionRegressor(PeriodicKernel(period)).fit(y.index, y)
     GapFiller(periods=["24h", pd.Timedelta("12h")]).fit(y)
+
+
+def test_rows_without_an_order():
+    table = np.random.default_rng(0).normal(size=(150, 3))
+    table[::9] = np.nan
+    message = "no order in column 'x0' and 2 other columns: .*positions=.*IterativeImputer"
+    with pytest.warns(UserWarning, match=message) as caught:
+        GapFiller().fit(table)
+    assert len(caught) == 1
+    walks = np.where(np.isnan(table), np.nan, np.nancumsum(table, axis=0))
+    with np.testing.assert_no_warnings():
+        GapFiller(positions=None).fit(table)
+        GapFiller().fit(walks)
+        GapFiller().fit(table[:15])  # too few
+
+
+@pytest.mark.parametrize(
+    ("index", "is_unequal"),
+    [
+        (np.arange(60.0) ** 1.5, True),
+        (np.arange(60) ** 2, True),
+        ((np.arange(60.0) ** 2).astype("timedelta64[h]"), True),
+        (np.arange(60) * 0.1, False),
+        (np.arange(60)[::-1], False),
+        (np.arange(60).astype("timedelta64[h]"), False),
+        ([f"row {i}" for i in range(60)], False),
+    ],
+    ids=["floats", "integers", "spans", "equal", "falling", "equal spans", "text"],
+)
+def test_an_index_of_unequal_steps_is_not_ignored_in_silence(index, is_unequal):
+    import pandas as pd
+
+    y = np.random.default_rng(0).normal(size=60).cumsum()
+    y[7] = np.nan
+    series = pd.Series(y, pd.Index(index))
+    message = "The index holds unequal steps.*Pass positions='index', or positions=None"
+    if is_unequal:
+        with pytest.warns(UserWarning, match=message):
+            GapFiller().fit(series)
+        GapFiller(positions="index").fit(series)
+    with np.testing.assert_no_warnings():
+        (GapFiller(positions=None) if is_unequal else GapFiller()).fit(series)
+
+
+def test_a_column_of_spans_is_not_ignored_in_silence():
+    import pandas as pd
+
+    y = np.random.default_rng(0).normal(size=60).cumsum()
+    y[7] = np.nan
+    table = pd.DataFrame({"after": pd.to_timedelta(np.arange(60.0) ** 2, "h"), "y": y})
+    with pytest.warns(UserWarning, match=r"Column 'after' holds unequal.*positions=\['after'\]"):
+        GapFiller().fit(table)
+    with np.testing.assert_no_warnings():
+        GapFiller(positions=["after"]).fit(table)
 
 
 def test_hours_of_an_autumn_night_need_a_zone():

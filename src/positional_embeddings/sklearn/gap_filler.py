@@ -39,6 +39,10 @@ _MAX_VALUE = 1e100
 # Clocks go back in the first hours of a day, once a year, in days.
 _NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
 
+# Steps that differ by this part are unequal. The smallest number of pairs of neighbouring rows, and
+# the smallest ratio of their squared differences to that of any two rows, without an order.
+_MAX_STEP_DIFFERENCE, _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 1e-3, 20, 0.8
+
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
     "SimpleImputer."
@@ -103,8 +107,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        At most one of each kind, with the names of the columns. In `fit`, if a period that you pass
-        has no season, and if a column with gaps looks like angles, such as directions of wind and
+        At most one of each kind, with the names of the columns. In `fit` with `positions` "auto"
+        and no dates, if the index or a column of spans has unequal steps, and if rows have no
+        order: neighbours differ as much as other rows. In `fit`, if a period that you pass has no
+        season, and if a column with gaps looks like angles, such as directions of wind and
         longitudes: fill their sine and cosine. If values at an explicit position differ, as for
         several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
         period, such as nights or weekends: straight lines fill them, with the standard deviation of
@@ -239,6 +245,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.estimators_ = [estimators.get(j) for j in range(rows.values.shape[1])]
         if not (isinstance(self.periods, str) and self.periods == "auto"):
             self._warn_of_unused_periods(gap_columns)
+        if self.positions_ is None and self.positions is not None and gap_columns:
+            self._warn_of_positions(rows, getattr(X, "index", None), gap_columns)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -391,6 +399,25 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             count = "" if len(names) == 1 else f"{len(names)} columns from "
             warn_caller(f"{message}{count or 'column '}{names[0]}.")
 
+    def _warn_of_positions(self, rows: "_Rows", index: Any, columns: Sequence[int]) -> None:
+        """Warn of positions that "auto" does not use, and of columns without an order of rows."""
+        spans = [j for j, column in enumerate(self._times["X"]) if column.is_time]
+        sources = [(f"Column {self._name(j)!r}", [self._name(j)], rows.values[:, j]) for j in spans]
+        for source, positions, values in [*sources, ("The index", "index", index)]:
+            if _has_unequal_steps(values):
+                message = f"{source} holds unequal steps, and `positions` "
+                message += '"auto" uses dates only: rows are filled as at equal steps. Pass '
+                warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
+                return
+        is_ordered = bool(self._periods)  # by a stated season
+        names = [self._name(j) for j in columns if _has_no_order(self._samples[j])]
+        if names and not is_ordered:
+            message = f"Rows have no order in column {names[0]!r}"
+            message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
+            message += ": neighbours differ as much as other rows, and do not predict gaps. Pass "
+            message += "`positions=` such as times or places, or use IterativeImputer of "
+            warn_caller(f"{message}scikit-learn; positions=None omits this warning.")
+
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
         is_auto = isinstance(self.periods, str) and self.periods == "auto"
@@ -534,6 +561,24 @@ def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[
         return numbers
     table = frames.replace_columns(table, {j: numbers[:, j] for j in columns})
     return table if table.shape == X.shape else frames.get_column(table, 0).rename(X.name)
+
+
+def _has_unequal_steps(values: Any) -> bool:
+    """Return whether an index or column of numbers or spans increases by different steps."""
+    if values is None or getattr(values.dtype, "kind", "O") not in "iufm" or len(values) < 3:
+        return False
+    steps = np.diff(np.asarray(values).astype(np.float64))
+    return bool((steps > 0).all() and np.ptp(steps) > _MAX_STEP_DIFFERENCE * np.median(steps))
+
+
+def _has_no_order(samples: HostArray) -> bool:
+    """Return whether squared differences of neighbouring rows are as large as of any two."""
+    row, y = samples[:, 0], samples[:, -1]
+    y = (y - y.mean()) / (np.ptp(y) or 1.0)
+    squares = np.diff(y)[np.diff(row) == 1] ** 2
+    n = squares.size
+    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(n, 1) ** 0.5)
+    return bool(n >= _MIN_NEIGHBOURS and squares.mean() > 2 * limit * y.var() > 0)
 
 
 def _reads_dates(estimator: Any) -> bool:
