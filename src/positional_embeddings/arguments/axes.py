@@ -269,4 +269,8 @@ def align_axes(
     if array.ndim == len(axes):
         array = array[tuple(slice(None) if a in axes else None for a in range(len(target)))]
     checks.broadcasts(name, tuple(array.shape), target, meaning, shape, hint)
+    if any(n != n and m not in (1, n) and m == m for n, m in zip(target, array.shape, strict=True)):  # noqa: PLR0124
+        hint = " Call compute_chunk_sizes() of the arrays first."
+        requirement = f"have length 1 on axes of unknown lengths, as those of {target}"
+        raise wrong_value(name, requirement, f"shape {shape}", hint)
     return array

@@ -27,7 +27,9 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespa
 _LARGEST = sys.float_info.max
 
 
-def integer(name: str, value: SupportsIndex, requirement: str = "an integer") -> int:
+def integer(
+    name: str, value: SupportsIndex, requirement: str = "an integer", hint: str = ""
+) -> int:
     """Return an integer as an int, after checking that it is neither a bool nor a float."""
     try:
         if isinstance(value, bool):
@@ -35,7 +37,7 @@ def integer(name: str, value: SupportsIndex, requirement: str = "an integer") ->
         # For an int, PyTorch compiles a graph for all ints; `operator.index` would fix its value.
         return value if isinstance(value, int) else operator.index(value)
     except TypeError:
-        raise _wrong_number_type(name, value, requirement) from None
+        raise _wrong_number_type(name, value, requirement, hint) from None
 
 
 def _wrong_number_type(name: str, value: object, requirement: str, hint: str = "") -> TypeError:
@@ -103,7 +105,9 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
     """Return a non-negative integer as an int, after checking it."""
     if type(value) is int and value >= 0:  # fast path, for steps of one token
         return value
-    number = integer(name, value, "a non-negative integer")
+    is_traced = name == "offset" and hasattr(value, "shape")
+    hint = " Pass positions=offset + arange(seq), of the library." if is_traced else ""
+    number = integer(name, value, "a non-negative integer", hint)
     if number < 0:
         raise wrong_value(name, "be a non-negative integer", format_value(number))
     return number

@@ -274,6 +274,10 @@ class Backend:
         """Return the lengths of the chunks along each axis, NaN if dask does not know them."""
         return tuple((n,) for n in x.shape)
 
+    def without_empty_chunks(self, x: Array) -> Array:
+        """Return an array without chunks of length 0, if it has elements."""
+        return x
+
     def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:  # noqa: ARG002
         """Return an array with new chunks along some axes, unchanged along axes of length 1."""
         return x

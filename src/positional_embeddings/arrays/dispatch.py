@@ -53,7 +53,7 @@ def get_backend(**arrays: Array) -> Backend:
     if _PLAIN.issuperset(map(type, arrays.values())):
         return _numpy_backend(first.dtype)
     for name, array in arrays.items():
-        _check_array(name, array)
+        _check_array(name, array, arrays)
     try:
         xp = _namespace(*arrays.values())
     except TypeError:
@@ -114,7 +114,8 @@ def _backend(
     )
 
 
-def _check_array(name: str, array: Array) -> None:
+def _check_array(name: str, array: Array, arrays: dict[str, Array]) -> None:
+    """Check the type of an array; a remedy creates an array of the library of the `arrays`."""
     library = _library_name(array)
     names = (library, *(base.__name__ for base in type(array).__mro__))
     unfit = next((n for n in names if n in _UNFIT), None)
@@ -124,7 +125,10 @@ def _check_array(name: str, array: Array) -> None:
         raise wrong_type(name, "be a plain array", actual, f" Pass {expression.format(name)}.")
     if not is_array_api_obj(array):
         requirement = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
-        raise wrong_type(name, requirement, type_name(array), errors.remedy_for(name, array))
+        others = filter(is_array_api_obj, arrays.values())
+        library = next((array_namespace(x).__name__ for x in others), "numpy")
+        remedy = errors.remedy_for(name, array, library.removeprefix("array_api_compat."))
+        raise wrong_type(name, requirement, type_name(array), remedy)
 
 
 def _library_name(array: object) -> str:

@@ -29,6 +29,7 @@ class ConcretePositions(NamedTuple):
     # Position of the first query, if queries are consecutive and keys count from 0.
     consecutive_start: int | None
     has_empty: bool  # whether a key position is below 0
+    is_token: HostArray | None = None  # attention mask of a padded prompt, (batch, column)
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
@@ -96,6 +97,8 @@ class ExplicitPositions(NamedTuple):
             self._check_indices("mask", mask)
             self._check_indices("bias", bias)
         if isinstance(mask, Mask):
+            if self.on_host is not None and self.on_host.is_token is not None:
+                mask = mask._by_token(self.on_host.is_token)
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:

@@ -5,7 +5,6 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import remember, signature_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
@@ -457,8 +456,9 @@ def choose_algorithm(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm
     """Return the algorithm that computes the scores of a specification."""
     backend, layout, block_size = spec.backend, spec.layout, spec.block_size
     in_chunks = backend.is_chunked and not spec.has_lists
-    if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), backend):
-        return "dask_chunks"
+    if in_chunks:
+        are_static = _have_static_lengths((q, k, v, spec.mask, spec.bias))
+        return "dask_chunks" if are_static else "dense"
     # A number is NaN if the library does not know a length. Comparisons with NaN are False.
     num_keys = spec.visible_keys.size
     num_scores = float("nan") if num_keys is None else layout.scores_per_key * num_keys
@@ -487,8 +487,7 @@ def choose_algorithm(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm
     return "blocks" if has_blocks else "dense"
 
 
-def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:
-    """Return whether all chunks of the arrays among `arrays` have known lengths above 0."""
+def _have_static_lengths(arrays: Iterable[Any]) -> bool:
+    """Return whether all chunked arrays have elements, and chunks of known lengths."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
-    # An unknown length is NaN.
-    return all(n > 0 for array in chunked for lengths in backend.chunks(array) for n in lengths)
+    return all(n > 0 for array in chunked for n in array.shape)  # NaN is an unknown length

@@ -377,12 +377,15 @@ class KVCache(_Value):
         """Return the step to the next cache."""
         queries, keys, is_concrete = new.positions, new.key_positions(), new.max_length is not None
         is_written = is_concrete and new.backend.is_mutable
+        on_host = ConcretePositions.of(queries.T, keys.T) if is_concrete else None
+        if on_host is not None and new.mask is not None and not new.before.any():
+            on_host = on_host._replace(is_token=new.mask.astype(bool))
         return self._step(
             queries,
             keys,
             new.host,
             new.backend,
-            _on_host=ConcretePositions.of(queries.T, keys.T) if is_concrete else None,
+            _on_host=on_host,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),

@@ -43,7 +43,7 @@ class QKVLayout(NamedTuple):
     def to_batched(self, array: Array, backend: Backend) -> Array:
         """Return queries, keys or values as (..., sequence, feature)."""
         if self.has_canonical_axes and self.split is None:
-            return array
+            return backend.without_empty_chunks(array) if backend.is_chunked else array
         return self._move_and_split(array, (self.seq, self.feature), backend)
 
     def from_batched(
@@ -68,6 +68,7 @@ class QKVLayout(NamedTuple):
 
     def _move_and_split(self, array: Array, last: tuple[int, int], backend: Backend) -> Array:
         """Move two axes last, and split the axis before them."""
+        array = backend.without_empty_chunks(array)
         if not self.has_canonical_axes:
             array = backend.xp.permute_dims(array, (*self.batch_axes, *last))
         if self.split is None:
@@ -97,6 +98,10 @@ class QKVLayout(NamedTuple):
         meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
         is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
         hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
+        is_batch_last = array.ndim == 3 and tuple(array.shape[:2]) in ((q_len, k_len), (1, k_len))
+        if name == "mask" and score_axes != (0, 1) and is_batch_last:
+            hint = " Pass a mask (query, key, batch) as a `Mask` object, such as CausalMask(), or "
+            hint += "as ~to_attend(mask, n), of shape (batch, 1, query, key)."
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
         array = self._move_and_split(array, score_axes, backend)
         return slice_broadcast(array, self.batch_slices) if self.batch_slices else array

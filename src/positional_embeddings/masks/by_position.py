@@ -176,6 +176,8 @@ class ChunkedMask(Mask):
 
     size: _Size
 
+    _counts_positions = True
+
     def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, size = q.backend.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
@@ -282,6 +284,8 @@ class GlobalMask(Mask):
 
     indices: Sequence[int] | AnyArray = array_field()
 
+    _counts_positions = True
+
     # The ranges of the indices; None if they are not on the host.
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
@@ -359,6 +363,8 @@ class NeighbourhoodMask(Mask):
 
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
+
+    _counts_positions = True
 
     def __post_init__(self) -> None:
         window: Any = self.window

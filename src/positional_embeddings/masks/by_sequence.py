@@ -65,7 +65,8 @@ class PaddingMask(_LengthMask):
     lengths : list, tuple or array of int, shape (batch,)
         Lengths of the sequences without padding, zero or more.
     side : {"right", "left"}, default "right"
-        Side of the padding, which `from_attention_mask` checks.
+        Side of the padding, which `from_attention_mask` checks. Masks of chunks, prefixes, global
+        tokens and grids would count padding on the left, which is an error: pass `positions`.
 
     Raises
     ------
@@ -143,6 +144,8 @@ class PaddingMask(_LengthMask):
                 for other_side, is_other_wrong in is_wrong.items():
                     if not backend.concrete_bool(is_other_wrong):
                         hint = f" Pass side={other_side!r}."
+                        if dtypes.is_dtype(numbers.dtype, "bool", xp):
+                            hint = f" Pass ~{name} if True is padding, else side={other_side!r}."
                 raise wrong_value(name, requirement, "padding elsewhere", hint)
         lengths = xp.sum(xp.astype(numbers, backend.int_dtype), axis=1, dtype=backend.int_dtype)
         return cls(lengths, side)
@@ -154,6 +157,9 @@ class PaddingMask(_LengthMask):
         if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
+
+    def _is_padded_on_left(self, k_len: int) -> bool:
+        return self.side == "left" and (self._bounds is None or self._bounds[0] < k_len)
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:  # noqa: ARG002
         hint = " Set the key positions of padding to -1."
@@ -199,6 +205,8 @@ class PrefixMask(_LengthMask):
 
     lengths: int | Sequence[int] | AnyArray = array_field()
 
+    _counts_positions = True
+
     def __post_init__(self) -> None:
         lengths: Array = self.lengths
         if isinstance(lengths, Real):
@@ -227,7 +235,8 @@ class SegmentMask(Mask):
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
         Document of each position. A negative number is padding, which attends to no keys and
-        is masked.
+        is masked. In the step of a cache from the attention mask of a prompt, the document of
+        each column of that mask.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -286,6 +295,21 @@ class SegmentMask(Mask):
         query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
         return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
 
+    def _by_token(self, is_token: HostArray) -> Mask:
+        if self.key_ids is not None or self.ids.shape[0] < is_token.shape[1]:
+            return self
+        backend, (ids, _) = get_backend(ids=self.ids), self._documents_of()
+        count, batch = ids.shape
+        padding = ((0, 0), (0, count - is_token.shape[1]))  # later ids are of tokens
+        is_token = np.pad(is_token, padding, constant_values=True)
+        columns = np.argsort(~is_token, axis=1, stable=True).T
+        index = columns * batch + np.arange(is_token.shape[0]) % batch
+        has_token = np.arange(count)[:, None] < is_token.sum(axis=1)
+        xp, device = backend.xp, backend.device
+        index = xp.asarray(index, dtype=backend.int_dtype, device=device)
+        by_token = backend.take_entries(xp.reshape(ids, (-1,)), index, 0)
+        return SegmentMask(xp.where(xp.asarray(has_token, device=device), by_token, -1))
+
     def _start(self) -> int:
         """Return the position of `ids[0]`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
@@ -305,13 +329,19 @@ class SegmentMask(Mask):
         has_documents = query.shape[0] == stop - start
         return visible if has_documents else VisibleKeys(visible.any_query, ())
 
-    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
+    def _check(
+        self,
+        queries: tuple[int, int],
+        k_len: int,
+        backend: Backend,  # noqa: ARG002
+        hint: str = "",
+    ) -> None:
         first, last = self._start(), self._start() + self.ids.shape[0]
         start, stop = queries
         if checks.is_static(last) and (start < first or last < stop):
             requirement = "have shape (seq,) or (seq, batch), and include the query positions"
             actual = f"shape {tuple(self.ids.shape)}, for positions {first} to {last - 1}"
-            raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual)
+            raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual, hint)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_static(key.shape[0]) and k_len > key.shape[0]:
@@ -321,7 +351,10 @@ class SegmentMask(Mask):
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         if positions.extent is not None:
             queries, k_len = positions.extent
-            self._check(queries, k_len, backend)
+            first = self._start()
+            hint = " A `CausalMask` is enough if each sequence is one text: padding is not stored."
+            is_later = positions.slots is not None and queries[1] > first + self.ids.shape[0]
+            self._check(queries, k_len, backend, hint * is_later)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]

@@ -33,6 +33,11 @@ from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, 
 # Larger arrays are abbreviated in a `repr`.
 _MAX_REPR_SIZE = 1000
 
+_LEFT_PADDING_HINT = (
+    " Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the "
+    "first token, and -1 at padding."
+)
+
 
 class Mask(ArrayDataclass):
     """Base class of masks, which are small immutable objects.
@@ -59,6 +64,9 @@ class Mask(ArrayDataclass):
     >>> bool(CausalMask()(3, 4))
     True
     """
+
+    # Whether the rule depends on positions themselves, not only on their differences.
+    _counts_positions = False
 
     # Otherwise NumPy's `|` combines each element of an array with the mask.
     __array_ufunc__ = None
@@ -263,6 +271,14 @@ class Mask(ArrayDataclass):
         """Return the masks that are combined in this one, or the mask itself."""
         return (self,)
 
+    def _is_padded_on_left(self, k_len: int) -> bool:  # noqa: ARG002
+        """Return whether the mask may hide padding before the first token of a sequence."""
+        return False
+
+    def _by_token(self, is_token: HostArray) -> "Mask":  # noqa: ARG002
+        """Return the mask for padded prompts, (batch, column), by token instead of by column."""
+        return self
+
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         """Check that the mask supports the explicit positions of an attention.
 
@@ -335,6 +351,13 @@ class _Compound(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         for mask in self.masks:
             mask._check(queries, k_len, backend)
+        counting = [mask for mask in self._leaves() if mask._counts_positions]
+        if counting and any(mask._is_padded_on_left(k_len) for mask in self._leaves()):
+            requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
+            raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)
+
+    def _by_token(self, is_token: HostArray) -> Mask:
+        return type(self)(tuple(mask._by_token(is_token) for mask in self.masks))
 
     def _leaves(self) -> tuple[Mask, ...]:
         return sum((mask._leaves() for mask in self.masks), ())
@@ -496,7 +519,9 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
         return NotImplemented
     message = (
         f"A `Mask` does not combine with {format_value(other)}, whose axes are ambiguous. "
-        "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
+        "Combine arrays by combine_masks(mask.dense(q_len, k_len), array) if their axes are "
+        "(query, key, batch), and by ~to_attend(mask, q_len, k_len) | array if these are "
+        "(batch, 1, query, key)."
     )
     raise TypeError(message)
 

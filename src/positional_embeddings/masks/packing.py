@@ -104,7 +104,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
         return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
     # With the sequence last, each document is contiguous in the flattened array.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
-    ids: Array = xp.permute_dims(segment_ids, order)
+    ids: Array = xp.permute_dims(backend.without_empty_chunks(segment_ids), order)
     is_first = ids[..., :1] == ids[..., :1]  # True
     is_start = xp.concat([is_first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(is_start, dtype), (-1,)), axis=0, dtype=dtype)
@@ -155,7 +155,8 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     xp, dtype = backend.xp, backend.int_dtype
     checks.mask("mask", mask, xp)
     axis = sequence_axis("mask", mask, seq_axis)
-    count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
+    is_element = backend.without_empty_chunks(xp.astype(xp.logical_not(mask), dtype))
+    count = xp.cumulative_sum(is_element, axis=axis, dtype=dtype)
     return xp.where(count > 0, count - 1, 0)  # type: ignore[no-any-return]
 
 

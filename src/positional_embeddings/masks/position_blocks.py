@@ -81,6 +81,7 @@ class ImplicitPositions(NamedTuple):
     batch: int = 1  # batch size of the positions
     may_have_empty_slots: bool = False  # whether a key position may be below 0
     key_range: tuple[int, int] | None = None  # a part of the keys, whose indices start at 0
+    query_start: int = 0  # array index of the first query, in a part of the queries
 
     def position_blocks(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
@@ -90,7 +91,8 @@ class ImplicitPositions(NamedTuple):
         q = shifted.indices(backend, batch)[:, None, None]
         keys = keys.shifted(self.key_range[0]) if self.key_range else keys
         k = keys.indices(backend, batch)[None, :, None]
-        q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, queries)
+        indices = queries.shifted(self.query_start) if self.query_start else queries
+        q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, indices)
         return q_block, PositionBlock(k, backend, self.k_len, keys.ranges)
 
     def gathered_blocks(

@@ -417,7 +417,9 @@ class _LayerReader:
 
     def _mask(self, rule: LayerAttention) -> tuple[int | None, Mask | None]:
         """Return the number of keys that a cache must hold, and the mask."""
-        causal = CausalMask() if self.attention.is_causal else None
+        flag = self.attention.bidirectional
+        is_bidirectional = checks.optional_boolean(str(flag), self._number(flag))
+        causal = CausalMask() if self.attention.is_causal and not is_bidirectional else None
         key = rule.chunk or rule.window
         size = self._number(key) if self.config.is_on(self.attention.switch) else None
         if key is None or size is None:

@@ -42,7 +42,7 @@ from positional_embeddings.rotary.tables import RotaryTables
 config_readers: dict[str, Callable[..., Any]] = {}
 
 SectionFrequencies = Literal["shared", "restart"]
-SectionOrder = Literal["contiguous", "strided"]
+SectionOrder = Literal["contiguous", "strided", "first_last"]
 
 # Largest shift, in positions. The sum of a shift and a position fits in int64.
 MAX_SHIFT = 2**60
@@ -95,9 +95,11 @@ class RoPE(checks.CheckedDataclass):
     section_frequencies : {"shared", "restart"}, default "shared"
         Whether the coordinates share one range of frequencies (multimodal RoPE), or each has its
         own full range (axial RoPE).
-    section_order : {"contiguous", "strided"}, default "contiguous"
+    section_order : {"contiguous", "strided", "first_last"}, default "contiguous"
         Whether the pairs of a coordinate are contiguous, or alternate with the pairs of the other
-        coordinates. In strided order the first coordinate has the remaining pairs.
+        coordinates. In strided order the first coordinate has the remaining pairs. In the order
+        "first_last", all other coordinates alternate, and then follow the pairs of the first one,
+        as in Ernie 4.5 VL.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
         axes, and required for more: -1 and -2 for ``(batch, heads, seq, head)``.

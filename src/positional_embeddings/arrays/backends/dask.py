@@ -26,6 +26,11 @@ class DaskBackend(Backend):
     def chunks(self, x: Array) -> tuple[Shape, ...]:
         return x.chunks  # type: ignore[no-any-return]
 
+    def without_empty_chunks(self, x: Array) -> Array:
+        lengths = {axis: tuple(filter(None, n)) for axis, n in enumerate(x.chunks) if 0 in n}
+        changed = {axis: n for axis, n in lengths.items() if x.shape[axis] > 0}
+        return x.rechunk(changed) if changed else x
+
     def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:
         changed = {
             axis: lengths
@@ -91,6 +96,12 @@ class DaskBackend(Backend):
         # dask does not reshape an array without elements.
         return self.xp.zeros(shape, dtype=x.dtype) if 0 in shape else self.xp.reshape(x, shape)
 
+    def row_max(self, x: Array) -> Array:
+        # The `max` of dask fails for chunks of an unknown length that turn out to be empty.
+        library = sys.modules["dask.array"]
+        options = {"axis": -1, "keepdims": True, "dtype": x.dtype}
+        return library.reduction(x, _row_max_of_chunk, _row_max_of_chunk, **options)
+
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
         # dask searches each chunk of `ordered` for all values, and fails for 0-d values.
         return super().searchsorted(ordered.rechunk(-1), values[None, ...], side)[0, ...]
@@ -98,6 +109,12 @@ class DaskBackend(Backend):
     def without_chunk_warnings(self) -> AbstractContextManager[object]:
         warning = sys.modules["dask.array"].PerformanceWarning
         return catch_warnings(action="ignore", category=warning)
+
+
+def _row_max_of_chunk(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Return the maximum of each row, at least the lowest finite number."""
+    xp = array_namespace(x)
+    return xp.clip(xp.max(x, axis=axis, keepdims=keepdims), float(xp.finfo(x.dtype).min))
 
 
 def _take_of_chunk(table: Array, indices: Array, *, axis: int, trailing: int) -> Array:

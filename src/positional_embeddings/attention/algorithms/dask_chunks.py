@@ -146,7 +146,10 @@ def _attend_chunk(
     if keys != first_keys:
         terms.pop("sinks", None)
     counted: Any = shared.positions
-    positions = ImplicitPositions(counted.offset + queries[0], counted.k_len, key_range=keys)
+    first = queries[0]
+    positions = ImplicitPositions(
+        counted.offset + first, counted.k_len, key_range=keys, query_start=first
+    )
     layout = shared.layout._replace(batch_slices=tuple(slice(*bounds) for bounds in batch))
     terms |= {"backend": get_backend(query=query), "layout": layout}
     spec = shared._replace(positions=positions, **terms)
