@@ -308,16 +308,16 @@ class Regression:
         others, cross, variance = moments or self._moments
         predicted = np.zeros((*variance.T.shape, scaled.shape[2]))
         remaining = np.full(scaled.shape[2], _NO_OTHERS)
-        variance_min = max(variance.min(), _TINY)
+        min_variance = max(variance.min(), _TINY)
         masks, inverse = np.unique(~np.isnan(scaled[0]), axis=1, return_inverse=True)
         for i, mask in enumerate(masks.T):
             if mask.any():
                 k, rows, part = np.flatnonzero(mask), np.flatnonzero(inverse == i), 0.5
+                square, diagonal = others[:, k[:, None], k], np.eye(k.size)
                 for _ in range(_NUM_RIDGES):
                     ridge = self._ridge * part / (1 - part)
-                    square = others[:, k[:, None], k] + ridge * np.eye(k.size)
-                    slopes = np.linalg.solve(square, cross[:, k])
-                    part = (variance - (cross[:, k] * slopes).sum(axis=1)).min() / variance_min
+                    slopes = np.linalg.solve(square + ridge * diagonal, cross[:, k])
+                    part = (variance - (cross[:, k] * slopes).sum(axis=1)).min() / min_variance
                     part = min(max(part, _MIN_PART), 1 - _MIN_PART)
                 predicted[:, :, rows] = (slopes.mT @ scaled[:, k[:, None], rows]).swapaxes(0, 1)
                 remaining[rows] = round(log2(part))
