@@ -82,7 +82,7 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 3, 6)), positions=np.zeros((3, 2), int), key_positions=np.zeros((3, 3), int))": "`key_positions` must be for 2 sequences, as `positions` are, got shape (3, 3).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=cache.step(2)[1])": "`q` must have 2 tokens on axis 1, as the step in `positions`, got shape (4, 3, 2). The `tokens` of a step are the new ones alone, in an attention mask, too.",
     "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(1)[0].step(2)[1])": "`k` must have 3 tokens on axis 1, as the step in `positions`, got shape (4, 2, 2). Pass the keys that `store` returns.",
-    "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], mask=SegmentMask([0]))": "`ids` must have shape (seq,) or (seq, batch), and include the query positions 0 to 1, got shape (1,), for positions 0 to 0.",
+    "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], mask=SegmentMask([0]))": "`ids` must have shape (seq,) or (seq, batch), and include the query positions 0 to 1, got shape (1,), for positions 0 to 0. A `CausalMask` is enough if each sequence is one text: padding is not stored.",
     "KVCache.empty(2, 4, 4)": "`num_sink_tokens` must be below `capacity` = 4, got 4.",
     "KVCache.empty(2, 4, 1, window=4)": "`window` must be at most `capacity` - `num_sink_tokens` = 3, got 4.",
     "cache.step([[1, 0, 2], [1, 1, 1]])": "`tokens` must hold 1 at tokens and 0 at padding, got other numbers.",

@@ -356,15 +356,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._warn({j: self._check_samples(j, column) for j, column in samples.items()})
         if self._periods is None or not samples:
             template = AttentionRegressor() if self.estimator is None else self.estimator
-            fitted = [
-                (j, clone(template).fit(self._table_of(column[:, :-1]), column[:, -1]))
+            return {
+                j: clone(template).fit(self._table_of(column[:, :-1]), column[:, -1])
                 for j, column in samples.items()
-            ]
-            return dict(fitted)
-        fillers = {
-            j: SeriesFiller(column[:, :-1], column[:, -1], self._periods)
-            for j, column in samples.items()
-        }
+            }
+        periods = self._periods
+        fillers = {j: SeriesFiller(c[:, :-1], c[:, -1], periods) for j, c in samples.items()}
         queries = [rows.positions[np.isnan(rows.values[:, j]), :] for j in samples]
         fit_columns(list(fillers.values()), queries, self.n_nearest_features)
         return fillers

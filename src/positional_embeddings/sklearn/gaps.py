@@ -59,7 +59,7 @@ class Windows(NamedTuple):
     indices: HostArray  # (samples,)
     terms: HostArray  # (samples, powers): of a variance
     errors: HostArray  # (seasons, bridges, samples)
-    others: HostArray  # (bridges, other columns, samples): their errors, NaN for missing values
+    predictors: HostArray  # (bridges, other columns, samples): errors, NaN for missing values
 
 
 class SeriesFiller:
@@ -90,15 +90,15 @@ class SeriesFiller:
                 selected.append(i)
                 residuals = self._y - parts.sum(axis=0)
                 self._residuals = min(self._residuals, residuals, key=np.var)
-        self._others: Sequence[SeriesFiller] = ()
+        self._columns: Sequence[SeriesFiller] = ()
         self._bridges: Sequence[Bridge] = _BRIDGES
         self._regressions: dict[tuple[int, int], Regression] = {}
         self._mixtures: dict[tuple[int, int, int], Mixture] = {}
 
-    def fit(self, queries: HostArray, others: "Sequence[SeriesFiller]") -> None:
+    def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
         """Fit the mixtures for gaps at some positions, with other columns as predictors."""
-        self._others = others
-        self._bridges = (*_BRIDGES, _mean) if others else _BRIDGES
+        self._columns = columns
+        self._bridges = (*_BRIDGES, _mean) if columns else _BRIDGES
         grid = np.union1d(self._x, queries[:, 0])
         visible, rows = np.isin(grid, self._x), np.searchsorted(grid, queries[:, 0])
         errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
@@ -227,7 +227,7 @@ class SeriesFiller:
 
     def _other_residuals(self, x: HostArray) -> Array:
         """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
-        return np.reshape([other.residuals_at(x) for other in self._others], (-1, x.size))
+        return np.reshape([column.residuals_at(x) for column in self._columns], (-1, x.size))
 
     def residuals_at(self, x: HostArray) -> Array:
         """Return the samples without their seasons, NaN at other positions."""
@@ -254,15 +254,15 @@ class SeriesFiller:
         splits = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
         splits = splits or [(np.full(x.size, fill_value=True), np.zeros(0, np.int64))]
         count = sum(1 + np.count_nonzero(abs(np.diff(hidden)) > 1) for _, hidden in splits)
-        predictions, others, terms = [], [], []
+        predictions, predictors, terms = [], [], []
         for visible, hidden in splits:
             predictions.append(self._candidates(cells, x, y, visible, hidden))
-            others.append(self._other_errors(x, residuals, visible, hidden))
+            predictors.append(self._other_errors(x, residuals, visible, hidden))
             terms.append(_variance_terms(x[visible], x[hidden], length))
         indices = np.concatenate([hidden for _, hidden in splits])
         errors = np.concatenate(predictions, axis=2) - y[indices]
-        others, terms = np.concatenate(others, axis=2), np.concatenate(terms)
-        return Windows(length, count, indices, terms, errors, others)
+        predictors, terms = np.concatenate(predictors, axis=2), np.concatenate(terms)
+        return Windows(length, count, indices, terms, errors, predictors)
 
     def _mix(self, windows: Windows, regression: "Regression", measured: HostArray) -> Mixture:
         """Fit a mixture to hidden samples, at which other columns are `measured` as in gaps."""
@@ -290,47 +290,47 @@ class SeriesFiller:
 class Moments(NamedTuple):
     """Second moments of the errors of candidates, and of their bridges in other columns."""
 
-    others: HostArray  # (bridges, columns, columns)
+    products: HostArray  # (bridges, columns, columns)
     cross: HostArray  # (bridges, columns, seasons)
     variance: HostArray  # (bridges, seasons)
 
 
 class Regression:
-    """Regressions of the errors of candidates on those of the same bridges in other columns."""
+    """Regressions of the errors of candidates on the errors of the bridges in other columns."""
 
     def __init__(self, windows: Windows) -> None:
         self.length = windows.length
-        errors = np.nan_to_num(windows.others)
-        count = np.count_nonzero(~np.isnan(windows.others[:1]), axis=2, keepdims=True)
+        errors = np.nan_to_num(windows.predictors)
+        count = np.count_nonzero(~np.isnan(windows.predictors[:1]), axis=2, keepdims=True)
         rms = np.sqrt((errors**2).sum(axis=2, keepdims=True) / np.maximum(count, 1))
         min_count = max(_MIN_MEASURED, _MIN_MEASURED_PART * windows.indices.size)
         is_usable = (count >= min_count) & (rms > _ROUNDING).all(axis=0)
         self._scale = np.where(is_usable, rms, nan)
         self._limit = abs(errors).max(axis=2, keepdims=True, initial=0.0)
         self._ridge = errors.shape[1] / windows.num_windows
-        self._moments = _moments(windows.errors, self.scale(windows.others))
+        self._moments = _moments(windows.errors, self.scale(windows.predictors))
 
     def scale(self, errors: HostArray) -> Array:
-        """Return errors in other columns within those of the windows, NaN in unused columns."""
+        """Return scaled errors in other columns, clipped to the windows, NaN in unused columns."""
         is_outlier = (abs(errors) > 2 * self._limit).any(axis=0)
         scaled = np.clip(errors, -self._limit, self._limit) / self._scale
         return np.where(is_outlier, nan, scaled)
 
     def predict(self, scaled: HostArray, moments: Moments | None = None) -> tuple[Array, Array]:
         """Return predicted errors, (seasons, bridges, rows), and octaves of remaining variance."""
-        others, cross, variance = moments or self._moments
+        products, cross, variance = moments or self._moments
         predicted = np.zeros((*variance.T.shape, scaled.shape[2]))
         remaining = np.full(scaled.shape[2], _NO_OTHERS)
-        variance_min = max(variance.min(), _TINY)
+        min_variance = max(variance.min(), _TINY)
         masks, inverse = np.unique(~np.isnan(scaled[0]), axis=1, return_inverse=True)
         for i, mask in enumerate(masks.T):
             if mask.any():
                 k, rows, part = np.flatnonzero(mask), np.flatnonzero(inverse == i), 0.5
+                square, diagonal = products[:, k[:, None], k], np.eye(k.size)
                 for _ in range(_NUM_RIDGES):
                     ridge = self._ridge * part / (1 - part)
-                    square = others[:, k[:, None], k] + ridge * np.eye(k.size)
-                    slopes = np.linalg.solve(square, cross[:, k])
-                    part = (variance - (cross[:, k] * slopes).sum(axis=1)).min() / variance_min
+                    slopes = np.linalg.solve(square + ridge * diagonal, cross[:, k])
+                    part = (variance - (cross[:, k] * slopes).sum(axis=1)).min() / min_variance
                     part = min(max(part, _MIN_PART), 1 - _MIN_PART)
                 predicted[:, :, rows] = (slopes.mT @ scaled[:, k[:, None], rows]).swapaxes(0, 1)
                 remaining[rows] = round(log2(part))
@@ -339,11 +339,11 @@ class Regression:
     def cross_predict(self, windows: Windows, blocks: HostArray, measured: HostArray) -> Array:
         """Return the errors that the regression without their block of time predicts.
 
-        The hidden samples have the other columns of random gaps, whose columns are `measured`.
+        Each hidden sample has the measured columns of a random gap, a column of `measured`.
         """
         masks, counts = np.unique(measured, axis=1, return_counts=True)
         draws = np.random.default_rng(0).choice(counts.size, blocks.size, p=counts / counts.sum())
-        scaled, predicted = self.scale(windows.others), np.zeros_like(windows.errors)
+        scaled, predicted = self.scale(windows.predictors), np.zeros_like(windows.errors)
         drawn = np.where(masks[:, draws], scaled, nan)
         for block in np.unique(blocks):
             rows, fitted = blocks == block, blocks != block
@@ -356,21 +356,21 @@ class Regression:
 def _moments(errors: HostArray, scaled: HostArray) -> Moments:
     """Return the second moments of errors, (seasons, bridges, samples), and of other columns.
 
-    The product of two columns is a mean over the samples with both. With few of them, it is that of
-    columns that are independent given the target.
+    The product of two columns is a mean over the samples with both. If these are few, the columns
+    are independent given the target.
     """
     measured = 1.0 * ~np.isnan(scaled[0])
     filled, counts = np.nan_to_num(scaled), measured @ measured.T
     variance = (errors**2).sum(axis=2).T / max(errors.shape[2], 1)
     cross = filled @ errors.transpose(1, 2, 0) / np.maximum(counts.diagonal(), 1)[:, None]
-    others = filled @ filled.mT / np.maximum(counts, 1)
+    products = filled @ filled.mT / np.maximum(counts, 1)
     part = cross[:, :, :1] / np.sqrt(np.maximum(variance[:, None, :1], _TINY))
     is_rare = (counts < _MIN_MEASURED_PART * errors.shape[2]) & ~np.eye(len(counts), dtype=bool)
-    values, vectors = np.linalg.eigh(np.where(is_rare, part * part.mT, others))
+    values, vectors = np.linalg.eigh(np.where(is_rare, part * part.mT, products))
     # Negative eigenvalues of means over different samples show the size of their errors.
     values = np.maximum(values, np.maximum(-values[:, :1], 0.0))
-    others = (vectors * values[:, None]) @ vectors.mT
-    return Moments(others, cross, variance)
+    products = (vectors * values[:, None]) @ vectors.mT
+    return Moments(products, cross, variance)
 
 
 def _candidates_of(values: HostArray, corrections: HostArray | None) -> Array:
@@ -382,9 +382,9 @@ def _candidates_of(values: HostArray, corrections: HostArray | None) -> Array:
 
 
 def fit_columns(
-    fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_others: int
+    fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_columns: int
 ) -> None:
-    """Fit the mixtures of columns, each with the other columns of the largest correlation."""
+    """Fit the mixtures of each column, with the columns of the largest correlation."""
     grid = np.unique(np.concatenate([filler._x for filler in fillers]))
     y = np.stack([filler.residuals_at(grid) for filler in fillers])
     mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)
@@ -392,7 +392,7 @@ def fit_columns(
     products = abs(y @ y.T)  # of the samples of both columns
     np.fill_diagonal(products, 0.0)
     for filler, x, row in zip(fillers, queries, products, strict=True):
-        nearest = np.argsort(-row, kind="stable")[:max_others]
+        nearest = np.argsort(-row, kind="stable")[:max_columns]
         filler.fit(x, [fillers[k] for k in nearest if row[k]])
 
 
