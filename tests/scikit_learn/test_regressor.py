@@ -31,6 +31,7 @@ from positional_embeddings.sklearn import (
     ProductKernel,
     SphereKernel,
     SumKernel,
+    regressor,
 )
 from positional_embeddings.sklearn.frames import times_to_days
 
@@ -942,6 +943,23 @@ def test_a_place_without_samples():
         grouped = AttentionRegressor().fit(x[is_known], y[is_known], groups=table.station[is_known])
         grouped.predict(x[~is_known])
         AttentionRegressor().fit(x[is_known][::7], y[is_known][::7]).predict(x[~is_known])
+
+
+def test_a_search_starts_from_each_factor_of_a_product():
+    """The error has a minimum of 1 at the initial widths, and one of 0.3 where one is wide."""
+    narrow, wide = factors = [GaussianKernel(1.0), GaussianKernel(1.0)]
+    calls = []
+
+    def error():
+        calls.append(None)
+        x, y = np.log2([factor.length_scale for factor in factors])
+        if min(x, y) < -12:
+            return math.inf, math.inf
+        return min(1 + (abs(x) + abs(y)) / 8, 0.3 + (abs(x + 7) + abs(y - 10)) / 8), 2.0
+
+    assert regressor._search([regressor._Width(f, None, 1.0, 20) for f in factors], error, 0) == 2.0
+    assert (narrow.length_scale, wide.length_scale) == (2.0**-7, 2.0**10)
+    assert len(calls) <= 60
 
 
 def test_targets_count_alike_in_any_unit():

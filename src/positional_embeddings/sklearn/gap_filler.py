@@ -246,7 +246,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if not (isinstance(self.periods, str) and self.periods == "auto"):
             self._warn_of_unused_periods(gap_columns)
         if self.positions_ is None and self.positions is not None and gap_columns:
-            self._warn_of_positions(rows, getattr(X, "index", None), gap_columns)
+            self._warn_of_positions(rows, getattr(table, "index", None), gap_columns)
         return self
 
     def transform(self, X: Any) -> Any:

@@ -56,6 +56,9 @@ _RIDGES = [0.25, 2.0, 16.0, inf]
 # of errors that is an improvement; and the largest number of kernels.
 _MAX_OCTAVE, _MIN_OCTAVE, _MAX_RATIO, _MAX_KERNELS = 10, -24, 0.999, 60
 
+# The number of octaves by which one factor of a product becomes narrower in a search.
+_MAX_START_OCTAVES = 10
+
 # The distance of the nearest neighbour, in widths, beyond which narrower kernels change nothing,
 # without and with replicates: kernels widen, or replicates have all of the weight.
 _MAX_DISTANCE, _MAX_DISTANCE_REPLICATED = 2.0, 6.0
@@ -896,7 +899,9 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
 
     A step is half an octave. First all widths change together, from `start` to narrower widths, and
     to wider ones while the error falls. Then the widths change one after another, by the first step
-    that improves the error, for a limited number of errors. No width exceeds its maximum.
+    that improves the error, for a limited number of errors. No width exceeds its maximum. In a
+    product, this also starts from one narrow factor, and others as wide as possible, where this
+    start has a smaller error.
     """
     errors: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -921,14 +926,29 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
         low -= 1
     while high < _MAX_OCTAVE and error_of(uniform(high + 1)) < error_of(uniform(high)):
         high += 1
-    best = min(map(uniform, range(high, low - 1, -1)), key=error_of)
-    for size in (4, 2, 1):
-        previous = None
-        while previous != best:
-            previous = best
-            for i, step in product(range(len(widths)), (size, -size)):
-                steps = neighbour(best, i, step)
-                if len(errors) < _MAX_KERNELS and error_of(steps) < _MAX_RATIO * error_of(best):
-                    best = steps
+
+    def descend(best: tuple[int, ...]) -> tuple[int, ...]:
+        for size in (4, 2, 1):
+            previous = None
+            while previous != best:
+                previous = best
+                for i, step in product(range(len(widths)), (size, -size)):
+                    steps = neighbour(best, i, step)
+                    if len(errors) < _MAX_KERNELS and error_of(steps) < _MAX_RATIO * error_of(best):
+                        best = steps
+        return best
+
+    best = descend(min(map(uniform, range(high, low - 1, -1)), key=error_of))
+    factors = list({id(width.factor): width.factor for width in widths}.values())
+    starts = []
+    for factor in factors if len(factors) > 1 else ():
+        for octave in range(start, start - _MAX_START_OCTAVES, -2):
+            pairs = zip(widths, uniform(octave), strict=True)
+            steps = tuple(s if width.factor is factor else width.max_step for width, s in pairs)
+            if len(errors) >= _MAX_KERNELS or isinf(error_of(steps)):
+                break
+            starts.append(steps)
+    if starts and error_of(other := min(starts, key=error_of)) < _MAX_RATIO * error_of(best):
+        best = descend(other)
     set_widths(best)
     return errors[best][1]
