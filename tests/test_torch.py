@@ -796,3 +796,47 @@ def test_numpy_computes_encodings_of_tensors_on_the_host(name):
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(POINTS, torch.ones_like(POINTS))
         assert torch.equal(torch.autograd.forward_ad.unpack_dual(encode(dual)).tangent, tangent)
+
+
+def test_a_remembered_plan_of_a_step_holds_no_tensor_of_the_caller():
+    """A mask that changes is read again, and the gradient of a bias is recorded anew."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    q, k, v = (
+        torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)
+    )
+    _, step = KVCache.empty(1, 8, xp=torch, **axes).step(3)
+
+    def attend(**options):
+        return scaled_dot_product_attention(q, k, v, positions=step, **axes, **options)
+
+    plain = attend(mask=CausalMask())
+    assert len(step._plans) == 1
+    assert torch.equal(attend(mask=CausalMask()), plain)
+    with torch.inference_mode():
+        assert torch.equal(attend(mask=CausalMask()), plain)
+    assert len(step._plans) == 2
+    mask = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    torch.testing.assert_close(attend(mask=mask), plain)
+    mask[:] = False
+    torch.testing.assert_close(attend(mask=mask), attend())
+    weight = torch.nn.Parameter(torch.zeros(32, 2))
+    bias = T5Bias(2, embeddings=weight)
+    for _ in range(2):
+        weight.grad = None
+        attend(bias=bias).pow(2).sum().backward()
+        assert torch.any(weight.grad != 0)
+
+
+def test_results_are_overwritten_where_nothing_is_recorded():
+    """An attention without gradients equals one with gradients, to the bit."""
+    q, k, v = (torch.randn(2, 300, 8, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    options = {"feature_axis": -1, "seq_axis": -2, "mask": CausalMask(), "block_size": 64}
+    inputs = [x.clone() for x in (q, k, v)]
+    expected = scaled_dot_product_attention(*inputs, **options)
+    assert all(map(torch.equal, inputs, (q, k, v)))
+    for index in range(3):
+        leaves = [x.clone().requires_grad_(i == index) for i, x in enumerate((q, k, v))]
+        output = scaled_dot_product_attention(*leaves, **options)
+        output.sum().backward()
+        torch.testing.assert_close(output.detach(), expected, rtol=0, atol=1e-6)
+        assert torch.isfinite(leaves[index].grad).all()

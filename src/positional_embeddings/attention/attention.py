@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.caching import remember, signature_of
+from positional_embeddings.arrays.caching import call_key, remember, signature_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.attention.algorithms import blocks, jax_loops
@@ -20,7 +20,7 @@ from positional_embeddings.attention.algorithms.listed_keys import (
     listed_key_weights,
 )
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -416,6 +416,9 @@ def _plan_key(q: Array, k: Array, v: Array, call: AttentionArguments) -> Any:
     Masks of numbers compare by value, biases by identity.
     """
     arrays = signature_of(q, k, v, call.sinks)
+    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(call.arrays()):
+        return None  # tensors of a mask or a bias may change, and have gradients
+    arrays = arrays or call_key(q, None, k, v, call.sinks)
     *options, _, _ = call  # all but positions and sinks
     key = arrays, id(call.bias), tuple(options), tuple(map(type, options))  # True is not 1
     try:

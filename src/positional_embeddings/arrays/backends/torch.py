@@ -74,6 +74,12 @@ class PyTorch(Backend):
     def _layout(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
 
+    def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
+        return function(x, *operands, **({"out": x} if _can_overwrite(x, *operands) else {}))
+
+    def fill(self, x: Array, mask: Array, value: float) -> Array:
+        return (x.masked_fill_ if _can_overwrite(x) else x.masked_fill)(mask, value)
+
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
         return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number
 
@@ -126,6 +132,12 @@ def _is_eager() -> bool:
         )
     except AttributeError:  # of another release
         return False
+
+
+def _can_overwrite(*tensors: Array) -> bool:
+    """Return whether a result of tensors may be written to the first one."""
+    plain = sys.modules["torch"].Tensor
+    return _is_eager() and not any(type(x) is not plain or x.requires_grad for x in tensors)
 
 
 def tensors_key(x: Array, *tensors: Array) -> tuple[Any, ...] | None:

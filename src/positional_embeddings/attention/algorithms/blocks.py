@@ -194,10 +194,12 @@ def _meet_keys(
     for keys, is_masked, is_required in block.key_blocks:
         mask = spec.mask_between(block.queries, keys) if is_masked else None
         bias = spec.bias_between(block.queries, keys)
+        is_shared = all(x is None or set(x.shape[:-2]) <= {1} for x in (mask, bias))
         for i, (group, query, state) in enumerate(rows):
-            parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
-            hidden, bias_to_add = spec.hidden_and_bias(*parts)
-            hides_all, hidden = _what_it_hides(hidden, spec)
+            if i == 0 or not is_shared:
+                parts = slice_broadcast(mask, group), slice_broadcast(bias, group)
+                hidden, bias_to_add = spec.hidden_and_bias(*parts)
+                hides_all, hidden = _what_it_hides(hidden, spec)
             if hides_all and not is_required:
                 continue
             both = inputs.key, inputs.value
