@@ -64,9 +64,14 @@ class Page:
     tables: Array
     _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
-    def views(self, x_axes: InputAxes, backend: Backend, *, full_width: bool) -> tuple[Array, ...]:
-        """Return each table with axes that broadcast against the input."""
-        key = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width
+    def views(
+        self, x_axes: InputAxes, backend: Backend, device_key: Any = (), *, full_width: bool
+    ) -> tuple[Array, ...]:
+        """Return each table with axes that broadcast against the input.
+
+        `device_key` is `Backend.cache_key`, or () for NumPy arrays.
+        """
+        key = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width, device_key
         tables = self.full_width if full_width else self.tables
         return get_or_compute(self._views, key, partial(align_tables, tables, x_axes, backend))
 
@@ -114,7 +119,7 @@ class PositionTables:
     factor: float = 1.0
     # The pages of each kind, the most recently used first. Tuples are replaced atomically.
     _pages: dict[PageKey, tuple[Page, ...]] = field(default_factory=dict, init=False)
-    # Plans of the rotation of NumPy or CuPy arrays, by `call_key`.
+    # Plans of the rotation, by `call_key`.
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -160,8 +165,8 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of the positions of an input, with axes that broadcast against it.
 
-        `x_axes` are a result of `with_positions`. With `full_width`, for NumPy arrays, tables from
-        pages are `Page.full_width`.
+        `x_axes` are a result of `with_positions`. With `full_width`, for arrays in host memory,
+        tables from pages are `Page.full_width`.
         """
         if positions is not None:
             if offset:
@@ -183,15 +188,15 @@ class PositionTables:
             positions = backend.xp.arange(offset, stop, **options)
             positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
             return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
-        page_key, on_device = (
-            (_host_dtype_name(backend), x_axes.order),
-            () if is_numpy else backend.cache_key,
-        )
-        if on_device is None:
+        page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
+        device_key = () if is_numpy else backend.cache_key
+        if device_key is None:
             return align_tables(self._slice(page_key, offset, stop), x_axes, backend)
-        page = self._page((*page_key, *on_device), offset, stop, backend)
+        page_key = page_key if backend.shares_numpy_memory else (*page_key, *device_key)
+        page = self._page(page_key, offset, stop, backend)
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
-        return tuple(map(itemgetter(index), page.views(x_axes, backend, full_width=full_width)))
+        views = page.views(x_axes, backend, device_key, full_width=full_width)
+        return tuple(map(itemgetter(index), views))
 
     def tables_of_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions, (table, frequency, *position), owned by the caller."""
@@ -289,7 +294,8 @@ class PositionTables:
         values = backend.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
             return None
-        low, high = int(values.min()), int(values.max())
+        ends = (values, values) if values.size == 1 else (values.min(), values.max())
+        low, high = (int(end.item()) for end in ends)
         if low < 0 or high >= self.size:
             return None
         page_key = _host_dtype_name(backend), order
@@ -401,6 +407,8 @@ def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Ar
     if is_numpy:
         with backend.current_device(backend.device, backend.xp):
             aligned = backend.xp.asarray(aligned, dtype=backend.dtype, device=backend.device)
+        if backend.shares_numpy_memory:
+            return backend.xp.unstack(aligned)  # type: ignore[no-any-return]
     return tuple([aligned[i, ...] for i in range(aligned.shape[0])])
 
 

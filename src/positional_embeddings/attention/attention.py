@@ -5,7 +5,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.caching import remember, signature_of
+from positional_embeddings.arrays.caching import call_key, remember, signature_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.attention.algorithms import blocks, jax_loops
@@ -19,7 +19,7 @@ from positional_embeddings.attention.algorithms.listed_keys import (
     listed_key_weights,
 )
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -438,13 +438,12 @@ def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> An
     Masks of numbers compare by value, biases by identity.
     """
     arrays = signature_of(q, k, v, arguments.sinks)
+    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(arguments.arrays()):
+        return None  # tensors of a mask or a bias may change, and have gradients
+    arrays = arrays or call_key(q, None, k, v, arguments.sinks)
     *options, _, _ = arguments  # all but positions and sinks
-    plan_key = (
-        arrays,
-        id(arguments.bias),
-        tuple(options),
-        tuple(map(type, options)),
-    )  # True is not 1
+    types = tuple(map(type, options))  # True is not 1
+    plan_key = arrays, id(arguments.bias), tuple(options), types
     try:
         hash(plan_key)
     except TypeError:  # an array, or the hash of a user's function

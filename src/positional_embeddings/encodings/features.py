@@ -66,14 +66,17 @@ def by_chunks(
     *,
     is_stacked: bool = False,
 ) -> Array:
-    """Return ``encode(*coordinates, backend=backend)``, an array (count, *shape) of `dtype`.
+    """Return ``encode(*coordinates, dtype=dtype, backend=backend)``, an array (count, *shape).
 
     In a chunked library each chunk is encoded in one task. The coordinates broadcast to the shape.
     If `is_stacked`, there is one array with the coordinates on its first axis.
     """
     if not backend.is_chunked:
+        on_host = backend.on_host(partial(_encode_chunk, encode), coordinates, dtype)
+        if on_host is not None:
+            return on_host
         with backend.compute_context(coordinates[0]):
-            return encode(*coordinates, backend=backend)
+            return encode(*coordinates, dtype=dtype, backend=backend)
     rank = max(x.ndim for x in coordinates)
     lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:
@@ -86,12 +89,14 @@ def by_chunks(
         for x in coordinates
     ]
     chunks = ((count,), *[lengths.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:])
-    encode_chunk = partial(_encode_chunk, encode)
+    encode_chunk = partial(_encode_chunk, encode, dtype=dtype)
     return backend.map_chunks(encode_chunk, *chunked, chunks=chunks, dtype=dtype, name=name)
 
 
-def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
-    return encode(*coordinates, backend=get_backend(x=coordinates[0]))
+def _encode_chunk(encode: Callable[..., Array], *coordinates: Array, dtype: Dtype) -> Array:
+    backend = get_backend(x=coordinates[0])
+    with backend.compute_context(coordinates[0]):
+        return encode(*coordinates, dtype=dtype, backend=backend)
 
 
 class Sinusoids(NamedTuple):
@@ -113,10 +118,10 @@ class Sinusoids(NamedTuple):
 
     def encode(self, name: str, points: Array, dtype: Dtype, backend: Backend) -> Array:
         """Return the features of points, two for each wave."""
-        encode = partial(self.encode_chunk, dtype=dtype)
         count = 2 * len(in_cycles(self.coordinate_frequencies()[0]))
         is_stacked = not isinstance(self.frequencies, str)
-        return by_chunks(name, encode, [points], count, dtype, backend, is_stacked=is_stacked)
+        arguments = name, self.encode_chunk, [points], count, dtype, backend
+        return by_chunks(*arguments, is_stacked=is_stacked)
 
     def encode_chunk(self, points: Array, dtype: Dtype, backend: Backend) -> Array:
         """Return the features of points in one chunk."""

@@ -456,8 +456,8 @@ class FourierFeatures(checks.CheckedDataclass):
         """
         backend, dtype = features.real_coordinates("difference", difference, dtype)
         self._check_points("difference", difference)
-        kernel, is_stacked = partial(self._kernel, dtype=dtype), self.frequencies.ndim == 2
-        arguments = "kernel", kernel, [difference], 1, dtype, backend
+        arguments = "kernel", self._kernel, [difference], 1, dtype, backend
+        is_stacked = self.frequencies.ndim == 2
         return features.by_chunks(*arguments, is_stacked=is_stacked)[0, ...]
 
     def decode(
@@ -607,7 +607,7 @@ class FourierFeatures(checks.CheckedDataclass):
         checks.real_floating(backend.xp, **{name: encoding})
         features.check_first_axis(name, encoding, 2 * len(self.frequencies), "features")
 
-    def _kernel(self, difference: Array, backend: Backend, *, dtype: Dtype) -> Array:
+    def _kernel(self, difference: Array, *, dtype: Dtype, backend: Backend) -> Array:
         """Return the kernel of differences, (1, *S), computed in blocks."""
         weights: Any = self.weights
         sinusoids = Sinusoids(self._sinusoids.frequencies, "concatenated", weights, cos_first=True)
@@ -662,7 +662,9 @@ class FourierFeatures(checks.CheckedDataclass):
             np.sum(weights),
         )
 
-    def _decode(self, encoding: Array, backend: Backend, *, grid: Grid, count: int) -> Array:
+    def _decode(
+        self, encoding: Array, *, dtype: Dtype, backend: Backend, grid: Grid, count: int
+    ) -> Array:
         """Decode encodings in one chunk to rows (row, *S): points, then strengths."""
         shape, xp = encoding.shape[1:], backend.xp
         upcast = xp.concat(list(self._pair(encoding, backend)), axis=0)
@@ -670,7 +672,7 @@ class FourierFeatures(checks.CheckedDataclass):
             xp.reshape(upcast, (upcast.shape[0], prod(shape))), backend.widest_float_dtype
         )
         points = decode_points(upcast, grid, count, backend.with_dtype(backend.widest_float_dtype))
-        return backend.astype(xp.reshape(points, (points.shape[0], *shape)), backend.dtype)
+        return backend.astype(xp.reshape(points, (points.shape[0], *shape)), dtype)
 
 
 def _exact_features(digits: Any, **options: Any) -> FourierFeatures:

@@ -144,7 +144,7 @@ def grid_encoding(
     ranges = [backend.arange(0, n, sizes, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), backend.xp) for i, x in enumerate(ranges)]
 
-    def encode(*indices: Array, backend: Backend) -> Array:
+    def encode(*indices: Array, dtype: Dtype, backend: Backend) -> Array:
         shape = np.broadcast_shapes(*(index.shape for index in indices))
         parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
         parts = [backend.xp.broadcast_to(part, (channels, *shape)) for part in parts]

@@ -210,7 +210,7 @@ def spherical_encoding(
             extreme = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", extreme)
-    encode = partial(_spherical_encoding, series=_Series(degree, unit, steps), dtype=dtype)
+    encode = partial(_spherical_encoding, series=_Series(degree, unit, steps))
     coordinates = [latitude, longitude]
     return by_chunks("spherical_encoding", encode, coordinates, (degree + 1) ** 2, dtype, backend)
 

@@ -14,7 +14,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
@@ -264,8 +264,9 @@ def choose_kernel(
     if dtypes.is_complex(x.dtype):
         return _rotate_complex
     rotates_all = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
-    is_small = backend.computes_in_blocks and 0 < x.size <= MAX_FULL_WIDTH_SIZE
-    if is_small and rotates_all and x.dtype in (np.float32, np.float64):
+    is_small = 0 < prod(x.shape) <= MAX_FULL_WIDTH_SIZE and backend.is_on_host(x)
+    is_single = dtypes.dtype_name(x.dtype) in ("float32", "float64")
+    if is_small and rotates_all and is_single and backend.shares_numpy_memory:
         return rotate_full_width
     return _rotate_blocks
 
@@ -358,25 +359,34 @@ def rotate_full_width(
 ) -> None:
     """Rotate small arrays in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
-    NumPy multiplies full arrays faster than halves. Tables may have half or full width.
+    NumPy multiplies full arrays faster than halves, and PyTorch in fewer operations. Tables may
+    have half or full width.
     """
-    axis = plan.axis
+    axis, xp = plan.axis, plan.backend.xp
     if cos.shape[axis] < x.shape[axis]:
-        cos, sin = full_width_tables(cos, sin, axis)
-    leading, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = (*leading, slice(None, half)), (*leading, slice(half, None))
-    swapped = np.concat([x[second], x[first]], axis=axis)
+        cos, sin = full_width_tables(cos, sin, axis, xp)
+    half = x.shape[axis] // 2
+    if plan.backend.has_host_arrays:  # NumPy's `roll` takes four times as long
+        leading = (slice(None),) * axis
+        first, second = (*leading, slice(None, half)), (*leading, slice(half, None))
+        swapped = np.concat([x[second], x[first]], axis=axis)
+    else:
+        swapped = xp.roll(x, half, axis=axis)
     swapped *= sin
-    np.multiply(x, cos, out=out)
+    if plan.backend.supports_out:
+        xp.multiply(x, cos, out=out)
+    else:
+        out[...] = x
+        out *= cos
     if sign < 0:
         out -= swapped
     else:
         out += swapped
 
 
-def full_width_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
+def full_width_tables(cos: Array, sin: Array, axis: int, xp: Namespace) -> tuple[Array, Array]:
     """Return the full-width tables of the half layout: [cos, cos] and [-sin, sin]."""
-    return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
+    return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
 
 
 def _rotate_complex(

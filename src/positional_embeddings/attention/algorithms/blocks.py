@@ -200,11 +200,13 @@ def _accumulate_keys(
     for keys, is_masked, is_required in block.key_blocks:
         mask = spec.mask_block(block.queries, keys) if is_masked else None
         bias = spec.bias_block(block.queries, keys)
+        is_shared = all(x is None or set(x.shape[:-2]) <= {1} for x in (mask, bias))
         for i, (batch_slices, query, state) in enumerate(batch_groups):
-            group_mask, group_bias = spec.mask_and_bias(
-                slice_broadcast(mask, batch_slices), slice_broadcast(bias, batch_slices)
-            )
-            is_fully_masked, group_mask = _check_mask(group_mask, spec)
+            if i == 0 or not is_shared:
+                group_mask, group_bias = spec.mask_and_bias(
+                    slice_broadcast(mask, batch_slices), slice_broadcast(bias, batch_slices)
+                )
+                is_fully_masked, group_mask = _check_mask(group_mask, spec)
             if is_fully_masked and not is_required:
                 continue
             key, value = (
