@@ -651,6 +651,13 @@ def test_a_cache_goes_through_scan():
     np.testing.assert_array_equal(cache.lengths, [9, 9])
 
 
+def test_a_compiled_step_writes_its_new_tokens_alone():
+    cache, buffer = KVCache.empty(2, 8, **AXES, xp=jnp), jnp.zeros((2, 1, 8, 4))
+    program = str(jax.make_jaxpr(lambda *args: stored(*args, 1, buffer[:, :, :1]))(cache, buffer))
+    assert "scatter" in program
+    assert "gather" not in program
+
+
 def test_a_step_is_a_pytree():
     step = KVCache.empty(2, 8, **AXES, xp=jnp).step(3)[1]
     positions, (_, keys) = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(

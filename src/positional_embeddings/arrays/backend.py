@@ -54,6 +54,7 @@ class Backend:
 
     # Abilities.
     is_mutable = False  # elements can be assigned
+    supports_put = False  # `put` assigns elements, in place in a compiled function
     supports_out = False  # element-wise functions take `out=`
     can_cache_arrays = False  # arrays may outlive the call that creates them
     # Arrays of an eager library have values, traced arrays (JAX, torch.compile) have none, and a
@@ -276,6 +277,13 @@ class Backend:
         taken = self.xp.take(table, self.xp.reshape(indices, (prod(indices.shape),)), axis=axis)
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self.xp.reshape(taken, shape)
+
+    def put(self, x: Array, index: Any, values: Array) -> Array:
+        """Return `x` with values at an index, of a library that `supports_put`.
+
+        Values at indices out of bounds are dropped.
+        """
+        raise NotImplementedError
 
     def contiguous_rows(self, x: Array) -> Array:
         """Return an array that is contiguous along its last axis, in a library with strides."""

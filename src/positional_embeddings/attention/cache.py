@@ -380,6 +380,7 @@ class KVCache(_Value):
         on_host = ConcretePositions.of(queries.T, keys.T) if is_concrete else None
         if on_host is not None and new.mask is not None and not new.before.any():
             on_host = on_host._replace(is_token=new.mask.astype(bool))
+        moved = new.targets if new.backend.supports_put else new.source
         return self._step(
             queries,
             keys,
@@ -388,7 +389,7 @@ class KVCache(_Value):
             _on_host=on_host,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
-            _source=None if is_written else new.source(),
+            _source=None if is_written else moved(),
             _transition=self._transition(self._next_branch(), cache.lengths),
         )
 
@@ -561,8 +562,8 @@ class KVStep(MadeByCache, _Value):
     _cache: KVCache = field(init=False, metadata={"part": True})
     # Whether queries get the keys before the step, joined by the new ones: of a chunk in a ring.
     _is_joined: bool = field(init=False)
-    # What to write to buffers; or where their slots get their keys from, if they cannot be written
-    # to, or a trace does not know.
+    # What to write to buffers. If they cannot be written to, or a trace does not know: slots of
+    # the new tokens in a library with `put`, else where slots get their keys from.
     _writes: tuple[Write, ...] | None = field(init=False)
     _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
@@ -631,13 +632,21 @@ class KVStep(MadeByCache, _Value):
         joined: Array = None
         backend = plan.axes.backend
         held = verify(buffer, self._transition, backend, self._last)
-        if self._is_joined or plan.writes is None:
+        has_put = backend.supports_put
+        if self._is_joined or not (has_put or plan.writes is not None):
             joined = backend.xp.concat([written[plan.read], new], axis=plan.axes.seq)
         if plan.writes is not None:
             for at, tokens in plan.writes:
                 written[at] = new[tokens]
             return buffer, written[plan.read] if joined is None else joined
-        slots = plan.axes.take(joined, self._source, may_lack=not self._cache._slots.is_ring)
+        may_lack = not (self._cache._slots.is_ring or isinstance(self._source, np.ndarray))
+        if has_put:
+            capacity = self._cache.capacity if may_lack else None
+            stored = plan.axes.put(buffer, new, self._source, capacity)
+            if held is not None:
+                held.record_in(stored, backend)
+            return stored, stored[plan.read] if joined is None else joined
+        slots = plan.axes.take(joined, self._source, may_lack=may_lack)
         keys = joined if self._is_joined else slots
         if backend.is_mutable:
             written[plan.read] = slots

@@ -70,6 +70,43 @@ class BufferAxes(NamedTuple):
             return taken
         return namespace.select(index >= 0, taken, float("nan"), xp)
 
+    def put(self, array: Array, new: Array, targets: Array, capacity: int | None) -> Array:
+        """Return an array with new tokens in the slots `targets`, (batch or 1, token).
+
+        A slot below 0, which a trace may have, gives NaN in all slots of the sequence, up to
+        `capacity`; None if there is no such slot.
+        """
+        backend, shape, rows = self.backend, array.shape, targets.shape[0]
+        xp = backend.xp
+        slots = xp.asarray(targets, dtype=backend.integer, device=backend.device)
+        index: list[Any] = [slice(None)] * self.ndim
+        if rows == 1:
+            index[self.seq] = slots[0, :]
+            stored = backend.put(array, tuple(index), new)
+        else:
+            slots = xp.tile(slots, (shape[self.batch] // rows, 1))
+            index[self.batch] = xp.arange(shape[self.batch], dtype=backend.integer)[:, None]
+            index[self.seq] = slots
+            others = [axis for axis in range(self.ndim) if axis not in (self.batch, self.seq)]
+            order = [self.batch, self.seq, *others]
+            if abs(self.batch - self.seq) == 1:  # the axes of the indices stay where they are
+                start = min(self.batch, self.seq)
+                order = [*others[:start], self.batch, self.seq, *others[start:]]
+            stored = backend.put(array, tuple(index), xp.permute_dims(new, tuple(order)))
+        if capacity is None or not dtypes.is_real_floating(array.dtype, xp):
+            return stored
+        in_cache = xp.arange(shape[self.seq], dtype=backend.integer) < capacity
+        is_lost = (slots[:, :1] < 0) & in_cache[None, :]
+        is_lost = axes.expand_to_axes(is_lost, (self.batch, self.seq), self.ndim, xp)
+
+        def with_nan(stored: Array) -> Array:
+            return namespace.select(~is_lost, stored, float("nan"), xp)
+
+        loops = backend.loops()
+        if loops is None:
+            return with_nan(stored)
+        return loops.cond(xp.any(slots[:, :1] < 0), with_nan, lambda stored: stored, stored)
+
 
 class WritePlan(NamedTuple):
     """What a step writes to buffers of one form, and what it reads of them."""
