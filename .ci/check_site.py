@@ -29,7 +29,6 @@ SEARCHES = {
     "causal mask": "guide/masks",
     "sliding window": "guide/masks",
     "cross attention": "guide/attention",
-    "rotary embedding pytorch": "guide/rotary",
     "install": "guide/installing",
     "install CUDA": "guide/installing",
     "conda": "guide/installing",
