@@ -1198,7 +1198,7 @@ def calls_of_sklearn() -> dict[str, list[Call]]:
                 estimators.GapFiller,
                 {
                     "positions": [0],
-                    "periods": 2.0,
+                    "periods": "auto",
                     "time_zone": None,
                     "n_nearest_features": 2,
                 },

@@ -1235,6 +1235,7 @@ def test_columns_that_are_never_measured_together():
     assert error < 0.6 * error_beside(y, hidden)
 
 
+@pytest.mark.filterwarnings("ignore:Rows have no order")
 def test_rows_without_order_are_filled_by_other_columns():
     rng = np.random.default_rng(3)
     y = rng.normal(size=200)

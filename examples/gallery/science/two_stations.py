@@ -1,6 +1,6 @@
 """
-A gap at one of two stations
-============================
+Two stations that help each other
+=================================
 
 Thirty-six hours are cut out of the temperatures of an airport of New York. ``GapFiller`` fills them
 from the airport alone, and from both airports: regressions of errors in hidden windows use the
