@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.caching import call_key, remember, signature_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.attention.algorithms import blocks, jax_loops
@@ -399,6 +400,8 @@ def prepare(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> Prep
 
     The step of a cache stores the result for equal calls.
     """
+    if v is None:  # `prepare_scores` would return the scores of weights
+        get_backend(v=v)
     if isinstance(arguments.positions, KVStep):
         return _prepare_in_step(q, k, v, arguments, arguments.positions)
     spec = prepare_scores(q, k, v, arguments)

@@ -205,7 +205,7 @@ def prepare_scores(q: Array, k: Array, v: Array, arguments: AttentionArguments) 
     sizes = arguments.batch_and_head_sizes(explicit)
     if sizes or (layout.key_heads is not None and layout.split is None):
         layout = layout.split_merged_axis(sizes, arguments.sequences)
-    has_batch = not sizes.keys().isdisjoint(("mask", "positions", "key_positions"))
+    has_batch = any(name in sizes for name in ("mask", "positions", "key_positions"))
     if backend.is_chunked and (layout.split is not None or has_batch):
         for name, array in arrays.items():  # chunks of the batch are aligned
             for axis in range(array.ndim):

@@ -80,8 +80,8 @@ def relative_position_bucket(
     checks.signed_integers("relative_position", relative_position, backend.xp)
     options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
-    is_large_matrix = pairs.ndim == 2 and pairs.size >= _MIN_COMPARED_PAIRS
-    if is_large_matrix and bias.supports_strided_views(backend):
+    is_comparable = pairs.ndim == 2 and bias.supports_strided_views(backend)
+    if is_comparable and pairs.size >= _MIN_COMPARED_PAIRS:
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
         expected = bias.toeplitz(relative, *pairs.shape)
         rows = block_slices(pairs.shape[0], _COMPARED_ROWS)
