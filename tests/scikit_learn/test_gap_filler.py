@@ -1235,6 +1235,25 @@ def test_columns_that_are_never_measured_together():
     assert error < 0.6 * error_beside(y, hidden)
 
 
+@pytest.mark.filterwarnings("ignore:Column 'x1' has .* before or after its record")
+def test_columns_that_are_rarely_measured_together():
+    """Two loggers with twenty common samples: both correct a gap there, each by a part."""
+    errors, rows, gap = [], np.arange(800), slice(394, 404)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = rng.normal(size=800).cumsum()
+        first, second = y + 0.1 * rng.normal(size=(2, 800))
+        hidden = hide(800, *((start, 5) for start in range(40, 740, 29)))
+        hidden[380:420] = False
+        hidden[gap] = True
+        halves = np.where(rows < 410, first, np.nan), np.where(rows >= 390, second, np.nan)
+        table = np.column_stack([np.where(hidden, np.nan, y), *halves])
+        filled = [GapFiller(n_nearest_features=n).fit_transform(table)[gap, 0] for n in (12, 0)]
+        errors.append(filled - y[gap])
+    helped, alone = np.sqrt(np.mean(np.square(errors), axis=(0, 2)))
+    assert helped < 0.6 * alone
+
+
 @pytest.mark.filterwarnings("ignore:Rows have no order")
 def test_rows_without_order_are_filled_by_other_columns():
     rng = np.random.default_rng(3)
