@@ -756,6 +756,26 @@ def test_an_estimator_has_the_dates_and_names(library, estimator):
     assert rms(filled - y) < 0.1
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_an_estimator_has_the_time_zone(library):
+    """The clocks of Zurich change on the last day of March, and the days follow them."""
+    import pandas as pd
+
+    times = pd.date_range("2024-03-01", periods=24 * 60, freq="h", tz="Europe/Zurich")
+    y = np.sin(2 * np.pi * times.hour / 24)
+    columns = {"when": times, "y": np.where(np.arange(y.size) % 50 < 9, np.nan, y)}
+    if library == "polars":
+        pl = pytest.importorskip("polars")
+        utc = pl.Series(times.tz_convert(None).to_numpy()).dt.replace_time_zone("UTC")
+        columns["when"] = utc.dt.convert_time_zone("Europe/Zurich")
+        table = pl.DataFrame(columns)
+    else:
+        table = pd.DataFrame(columns)
+    encoder = PositionalEncoder(periods="day", harmonics=1, trend=False)
+    filled = GapFiller(make_pipeline(encoder, RidgeCV())).fit_transform(table)
+    assert rms(np.asarray(filled["y"]) - y) < 0.02
+
+
 def test_an_estimator_of_numbers_has_days():
     table, _ = dated_sine("pandas")
     filler = GapFiller(LinearRegression()).fit(table)

@@ -346,10 +346,10 @@ class Regression:
         scaled, predicted = self.scale(windows.predictors), np.zeros_like(windows.errors)
         drawn = np.where(masks[:, draws], scaled, nan)
         for block in np.unique(blocks):
-            rows, fitted = blocks == block, blocks != block
-            if fitted.any():
-                moments = _moments(windows.errors[:, :, fitted], scaled[:, :, fitted])
-                predicted[:, :, rows], _ = self.predict(drawn[:, :, rows], moments)
+            rows = blocks == block
+            fitted = ~rows | rows.all()  # a single block predicts itself
+            moments = _moments(windows.errors[:, :, fitted], scaled[:, :, fitted])
+            predicted[:, :, rows], _ = self.predict(drawn[:, :, rows], moments)
         return predicted
 
 

@@ -118,13 +118,12 @@ def _addresses(tensor: Array) -> tuple[int, int]:
 
 def _is_eager() -> bool:
     """Return whether PyTorch neither compiles, traces, transforms nor intercepts operations."""
-    if is_compiling():
-        return False
     torch = sys.modules["torch"]
     try:
         # Functions of `torch.func`, modes such as `FakeTensorMode`, and derivatives forwards.
         return (
-            torch._C._functorch.peek_interpreter_stack() is None
+            not is_compiling()
+            and torch._C._functorch.peek_interpreter_stack() is None
             and not torch._C._len_torch_dispatch_stack()
             and not torch._C._len_torch_function_stack()
             and torch._C._get_tracing_state() is None
