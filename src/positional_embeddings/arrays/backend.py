@@ -279,11 +279,10 @@ class Backend:
         return self.xp.reshape(taken, shape)
 
     def put(self, x: Array, index: Any, values: Array) -> Array:
-        """Return `x` with values at an index, of a library that `supports_put`.
+        """Return `x` with values at an index, in a library that `supports_put`.
 
         Values at indices out of bounds are dropped.
         """
-        raise NotImplementedError
 
     def contiguous_rows(self, x: Array) -> Array:
         """Return an array that is contiguous along its last axis, in a library with strides."""
