@@ -35,6 +35,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
+from positional_embeddings.arrays.backends.jax import JAXBackend
 
 X = np.random.default_rng(0).standard_normal((8, 5, 2))
 
@@ -529,11 +530,18 @@ AXES = {"feature_axis": -1, "seq_axis": -2}
 SIZES = {"num_kv_heads": 1, "head_size": 4, **AXES}
 
 
+@pytest.fixture(params=[True, False], ids=["in place", "anew"])
+def way_to_store(request, monkeypatch):
+    """Store in place, or make new buffers, as for a library without assignment."""
+    monkeypatch.setattr(JAXBackend, "supports_put", request.param)
+
+
 def stored(cache, tokens, new):
     cache, step = cache.step(tokens)
     return cache, step.update(0, new, new)[0], step.positions, step.key_positions
 
 
+@pytest.mark.usefixtures("way_to_store")
 @pytest.mark.parametrize("window", [None, 5])
 def test_a_cache_in_jit_is_that_outside(window):
     steps = [[[0, 1, 1], [1, 1, 1]], [[1], [1]], [[1, 0], [0, 1]], [[1, 1], [1, 1]], [[0], [1]]]
@@ -562,6 +570,7 @@ def test_a_cache_in_jit_is_that_outside(window):
     np.testing.assert_array_equal(cache.lengths, traced.lengths)
 
 
+@pytest.mark.usefixtures("way_to_store")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
     """And stays so, after a rewind as well; the other sequence goes on."""
@@ -591,6 +600,7 @@ def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
     assert jnp.all(jnp.isnan(token(empty, jnp.ones((2, 5), dtype=int))[1]))
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_integers_of_a_cache_have_no_nan():
     new = jnp.ones((1, 1, 3, 4), dtype=int)
     cache = KVCache.empty(1, 1, 2, xp=jnp, dtype=new.dtype, **SIZES)
@@ -598,6 +608,7 @@ def test_integers_of_a_cache_have_no_nan():
     assert keys.dtype == new.dtype
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_a_ring_hides_in_jit_what_it_hides_outside():
     """Of chunks, and of slots that are there for a `rewind`, by its own rule and by NumPy's."""
 

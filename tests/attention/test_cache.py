@@ -11,6 +11,8 @@ from positional_embeddings import (
     AttentionLayer,
     CausalMask,
     KVCache,
+    NeighbourhoodMask,
+    SegmentMask,
     SlidingWindowMask,
     scaled_dot_product_attention,
 )
@@ -245,3 +247,58 @@ def test_layers_of_several_windows_have_positions_of_their_own():
 def test_errors(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_a_grid_ends_in_later_steps_too():
+    grid, cache = NeighbourhoodMask((2, 2), 1), KVCache.empty(1, 1, 8, **SIZES)
+    x = np.ones((1, 1, 1, 4))
+    for count in range(1, 6):
+        cache, step = cache.step(1)
+        keys, values = step.update(0, x, x)
+        if count <= 4:
+            scaled_dot_product_attention(x, keys, values, mask=grid, positions=step)
+    with pytest.raises(ValueError, match="have a token for each query"):
+        scaled_dot_product_attention(x, keys, values, mask=grid, positions=step)
+
+
+@pytest.mark.parametrize("tokens", [[[0, 0, 1, 1, 1, 1], [1] * 6], [[1, 0, 1, 0, 1, 1], [1] * 6]])
+def test_documents_of_a_padded_prompt_have_the_columns_of_its_attention_mask(backend, tokens):
+    tokens, ids = np.asarray(tokens), np.asarray([[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]])
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 1, 6, 4))
+    dtype = getattr(backend.xp, backend.wide)
+    on = {"xp": backend.xp, "dtype": dtype, "device": backend.device}
+    _, step = KVCache.empty(1, 2, 8, **SIZES, **on).step(tokens)
+    keys, values = step.update(0, backend.array(k), backend.array(v))
+    longer = np.concat([ids, [[1], [1]]], axis=1)  # with the document of a later token
+    for documents in (ids.T, backend.array(ids.T), longer.T):
+        mask = CausalMask() | SegmentMask(documents)
+        output = scaled_dot_product_attention(
+            backend.array(q), keys, values, mask=mask, positions=step
+        )
+        for row, is_token in enumerate(tokens == 1):
+            expected = scaled_dot_product_attention(
+                *(x[row : row + 1, :, is_token] for x in (q, k, v)),
+                mask=CausalMask() | SegmentMask(ids[row, is_token]),
+                **LAST,
+            )
+            result = backend.numpy(output)[row : row + 1, :, is_token]
+            np.testing.assert_allclose(result, expected, atol=backend.tolerance())
+
+
+def test_documents_after_a_prompt_and_of_keys():
+    x = np.random.default_rng(0).standard_normal((2, 1, 3, 4))
+    cache, step = KVCache.empty(1, 2, 4, **SIZES).step([[0, 1, 1], [1, 1, 1]])
+    keys, _ = step.update(0, x, x)
+    same = [
+        scaled_dot_product_attention(
+            x, keys, keys, mask=SegmentMask([0, 0, 0], key_ids), positions=step
+        )
+        for key_ids in (None, [0, 0, 0])
+    ]
+    np.testing.assert_allclose(*(output[:, :, 1:] for output in same))
+    message = r"positions 2 to 3, .* A `CausalMask` is enough if each sequence is one text"
+    _, step = cache.step(1)
+    x = x[:, :, :1]
+    keys, _ = step.update(0, x, x)
+    with pytest.raises(ValueError, match=message):
+        scaled_dot_product_attention(x, keys, keys, mask=SegmentMask([0, 0, 0]), positions=step)

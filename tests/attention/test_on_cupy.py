@@ -25,7 +25,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.attention.algorithms import cublas, cupy, cupy_kernels
 
@@ -253,7 +253,7 @@ def on_device(backend, monkeypatch):
             module = ModuleType(name)
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+        monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":

@@ -254,7 +254,7 @@ class KVCache(_MadeByCache):
             another.
         """
         backend = backend_for(xp, device)
-        dtype = backend.default_float if dtype is None else dtype
+        dtype = backend.default_float_dtype if dtype is None else dtype
         batch = checks.axis_length("batch", batch)
         capacity = None if capacity is None else checks.axis_length("capacity", capacity)
         drafts = checks.non_negative_integer("drafts", drafts)
@@ -312,7 +312,7 @@ class KVCache(_MadeByCache):
         )
         lengths = frozen_integers(np.zeros(batch, dtype=np.int64))
         cache = object.__new__(cls)
-        prototype = backend.xp.zeros(1, dtype=backend.integer, device=backend.device)
+        prototype = backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)
         checks.set_fields(
             cache,
             lengths=lengths,
@@ -469,19 +469,23 @@ class KVCache(_MadeByCache):
         """Return the positions of new tokens and all keys in slots, as arrays of the backend."""
         backend, host, form = new.backend, new.host, self._form
         queries, is_concrete = new.positions, new.max_length is not None
+        on_host: ConcretePositions | None = None
         if is_concrete and new.is_uniform:
             first, stop = int(queries[0, 0]), int(new.after[0, 0])
             keys = np.arange(stop)[None, :]
             on_host = ConcretePositions(queries.T, keys.T, first, has_empty=False)
         else:
             keys = new.key_positions()
-            on_host = ConcretePositions.of(queries.T, keys.T) if is_concrete else None  # type: ignore[assignment]
+            if is_concrete:
+                on_host = ConcretePositions.of(queries.T, keys.T)
+        if on_host is not None and new.mask is not None and not new.before.any():
+            on_host = on_host._replace(is_token=new.mask.astype(bool))
         is_written = is_concrete and backend.is_mutable
         source = new.targets if backend.supports_put else new.source
         rows = [queries, keys]
         if not (host.has_host_arrays and backend.has_host_arrays):
             both = host.xp.concat(rows, axis=1)
-            both = backend.xp.asarray(both, dtype=backend.integer, device=backend.device)
+            both = backend.xp.asarray(both, dtype=backend.int_dtype, device=backend.device)
             rows = [both[:, : queries.shape[1]], both[:, queries.shape[1] :]]
         if not form.is_batch_first:
             rows = [x.T for x in rows]
@@ -708,7 +712,7 @@ class KVCache(_MadeByCache):
         lengths, *arrays = (host.xp.take(x, indices) for x in (lengths, *arrays))
         state = dict(zip(("_ahead", "_since"), arrays[len(oldest) :], strict=False))
         held = tuple(map(frozen_integers, arrays[: len(oldest)]))
-        index = backend.xp.asarray(indices, dtype=backend.integer, device=backend.device)
+        index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
         batch: Any = axes.batch_axis(4, *axes.axes_in_4d(self._form))
         buffers = [
             pair and tuple([backend.take_entries(buffer, index, batch) for buffer in pair])
@@ -1043,5 +1047,5 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
     if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
-    on = {"dtype": backend.integer, "device": backend.device}
+    on = {"dtype": backend.int_dtype, "device": backend.device}
     return backend, [backend.xp.asarray(x, **on) for x in arrays]

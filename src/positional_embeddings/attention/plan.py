@@ -1,15 +1,16 @@
-"""Which blocks of queries and keys an attention computes the scores of.
+"""Plan the blocks of queries and keys whose scores attention computes.
 
-A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
-all of them see.
+Keys that are masked for all queries of a block are skipped. A `Mask` is not evaluated for keys that
+are visible to all queries of a block.
 """
 
 from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.masks.index_ranges import IndexRanges, index_ranges
 from positional_embeddings.masks.ranges import (
     Ranges,
     VisibleKeys,
@@ -17,13 +18,12 @@ from positional_embeddings.masks.ranges import (
     count_positions,
     intersect,
 )
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
-# Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
-_ROW_COST = 2**13
+# Fixed costs of a block, in scores: for each sequence and head, and for each block.
+_SLICE_COST = 2**13
 _BLOCK_COST = 7 * 2**13
-# Queries are cut in half if both halves together take at most this part of the time.
-_WORTH_CUTTING = 0.9
+# Queries are cut in half if both halves take at most this fraction of the time.
+_MAX_SPLIT_RATIO = 0.9
 # Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
 # other lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
@@ -33,15 +33,15 @@ class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
     keys: IndexRanges
-    is_masked: bool = True  # whether one of the keys may be hidden from a query
+    is_masked: bool = True  # whether a key may be masked for a query
     is_required: bool = False  # whether to compute the block even if it is fully masked
 
 
 class QueryBlock(NamedTuple):
     """Queries whose scores are computed together, and the blocks of their keys.
 
-    All queries are computed with the key blocks. Each part is some of the queries with further
-    keys; the parts together are all queries, in their order.
+    All queries are computed with the key blocks. The `parts` divide the queries, in order. Each
+    part has additional keys.
     """
 
     queries: IndexRanges
@@ -60,29 +60,30 @@ class QueryBlock(NamedTuple):
         return sum(queries.size * block.keys.size for queries, block in self.blocks())
 
 
-def plan(
+def plan_blocks(
     q_len: int,
     k_len: int,
     block_size: int | None,
     max_scores: int,
     visible_keys: Callable[[Ranges], VisibleKeys] | None,
     global_queries: Ranges,
-    rows: int = 1,
+    batch_size: int = 1,
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `max_scores` scores.
 
-    `visible_keys` returns the keys that some queries see, None if all may be visible. The
-    `global_queries` see many more keys than their neighbours, and get blocks of their own. All
-    `rows` have the same blocks.
+    `visible_keys` returns the keys that some queries attend to. It is None if all keys may be
+    visible. The `global_queries`, which attend to many more keys, have separate blocks. All
+    sequences and heads, `batch_size` together, have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(max_scores))
     if visible_keys is None:
         key_blocks = _key_blocks(((0, k_len),), block_size or _max_keys(max_scores, q_block))
         return [
             QueryBlock(index_ranges((block.start, block.stop)), key_blocks)
-            for block in cuts(q_len, q_block)
+            for block in block_slices(q_len, q_block)
         ]
-    cutter = _Cutter(visible_keys, block_size, max_scores, _ROW_COST + _BLOCK_COST // max(rows, 1))
+    fixed_cost = _SLICE_COST + _BLOCK_COST // max(batch_size, 1)
+    cutter = _Cutter(visible_keys, block_size, max_scores, fixed_cost)
     separate = intersect(global_queries, ((0, q_len),))
     portions = pack_ranges(separate, q_block) + pack_ranges(complement(separate, q_len), q_block)
     return [
@@ -91,17 +92,18 @@ def plan(
 
 
 class _Cutter(NamedTuple):
-    """Cuts queries into blocks by the keys that they see."""
+    """Cuts queries into blocks by their visible keys."""
 
     visible_keys: Callable[[Ranges], VisibleKeys]
     block_size: int | None
     max_scores: int
-    fixed: int  # cost of a block, in scores
+    fixed_cost: int  # cost of a block, in scores
 
     def cut(self, queries: Ranges, visible: VisibleKeys, remaining: Ranges) -> list[QueryBlock]:
         """Return blocks of some queries and the keys that remain for them.
 
-        Keys that only some queries see are computed with halves of the queries, if that is faster.
+        Keys that are visible to some queries only are computed with halves of the queries, if that
+        is faster.
         """
         count = count_positions(queries)
         max_keys = self.block_size or _max_keys(self.max_scores, count)
@@ -116,31 +118,33 @@ class _Cutter(NamedTuple):
             every_query = tuple(
                 (start, stop) for start, stop in inner if 4 * (stop - start) >= max_keys
             )
-        together = _key_blocks(every_query, max_keys, is_masked=False)
+        shared_key_blocks = _key_blocks(every_query, max_keys, is_masked=False)
         if every_query:
             remaining = intersect(remaining, complement(every_query, remaining[-1][1]))
             any_query = intersect(any_query, remaining)
         halves = _halves(queries) if any_query and count > 1 else ()
-        worth = _WORTH_CUTTING * self._cost(queries, any_query)
-        # One half at least sees each key.
+        max_split_cost = _MAX_SPLIT_RATIO * self._cost(queries, any_query)
+        # At least one half attends to each key.
         min_queries = min(map(count_positions, halves), default=0)
-        if halves and min_queries * count_positions(any_query) + 2 * self.fixed <= worth:
-            reached = [(half, self.visible_keys(half)) for half in halves]
+        min_split_cost = min_queries * count_positions(any_query) + 2 * self.fixed_cost
+        if halves and min_split_cost <= max_split_cost:
+            visible_halves = [(half, self.visible_keys(half)) for half in halves]
             separate = (
                 self._cost(half, intersect(half_keys.any_query, remaining))
-                for half, half_keys in reached
+                for half, half_keys in visible_halves
             )
-            if sum(separate) <= worth:
-                parts = [part for half in reached for part in self.cut(*half, remaining)]
+            if sum(separate) <= max_split_cost:
+                parts = [part for half in visible_halves for part in self.cut(*half, remaining)]
                 return (
-                    [QueryBlock(index_ranges(*queries), together, tuple(parts))]
+                    [QueryBlock(index_ranges(*queries), shared_key_blocks, tuple(parts))]
                     if every_query
                     else parts
                 )
-        return [QueryBlock(index_ranges(*queries), together + _key_blocks(any_query, max_keys))]
+        key_blocks = shared_key_blocks + _key_blocks(any_query, max_keys)
+        return [QueryBlock(index_ranges(*queries), key_blocks)]
 
     def _cost(self, queries: Ranges, keys: Ranges) -> int:
-        return count_positions(queries) * count_positions(keys) + self.fixed
+        return count_positions(queries) * count_positions(keys) + self.fixed_cost
 
 
 def _max_keys(max_scores: int, queries: int) -> int:

@@ -34,7 +34,7 @@ class BufferAxes(NamedTuple):
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
         if isinstance(source, np.ndarray):
             before = (slice(None),) * self.batch
-            on = {"dtype": self.backend.integer, "device": self.backend.device}
+            on = {"dtype": self.backend.int_dtype, "device": self.backend.device}
             taken = []
             for row, slots in enumerate(source):
                 row_array = array[(*before, slice(row, None, rows))]
@@ -58,14 +58,14 @@ class BufferAxes(NamedTuple):
         """
         backend, shape, rows = self.backend, array.shape, targets.shape[0]
         xp = backend.xp
-        slots = xp.asarray(targets, dtype=backend.integer, device=backend.device)
+        slots = xp.asarray(targets, dtype=backend.int_dtype, device=backend.device)
         index: list[Any] = [slice(None)] * self.ndim
         if rows == 1:
             index[self.seq] = slots[0, :]
             stored = backend.put(array, tuple(index), new)
         else:
             slots = xp.tile(slots, (shape[self.batch] // rows, 1))
-            index[self.batch] = xp.arange(shape[self.batch], dtype=backend.integer)[:, None]
+            index[self.batch] = xp.arange(shape[self.batch], dtype=backend.int_dtype)[:, None]
             index[self.seq] = slots
             others = [axis for axis in range(self.ndim) if axis not in (self.batch, self.seq)]
             order = [self.batch, self.seq, *others]
@@ -75,7 +75,7 @@ class BufferAxes(NamedTuple):
             stored = backend.put(array, tuple(index), xp.permute_dims(new, tuple(order)))
         if capacity is None or not dtypes.is_real_floating(array.dtype, xp):
             return stored
-        in_cache = xp.arange(shape[self.seq], dtype=backend.integer) < capacity
+        in_cache = xp.arange(shape[self.seq], dtype=backend.int_dtype) < capacity
         is_lost = (slots[:, :1] < 0) & in_cache[None, :]
         is_lost = axes.expand_to_axes(is_lost, (self.batch, self.seq), self.ndim, xp)
 

@@ -8,7 +8,7 @@ from positional_embeddings.arrays.backend import Backend, Loops
 from positional_embeddings.arrays.namespace import Array, Device
 
 
-class JAX(Backend):
+class JAXBackend(Backend):
     """JAX; traced arrays must not outlive their trace, so that none is cached."""
 
     reads_values = shows_tracing = supports_put = True

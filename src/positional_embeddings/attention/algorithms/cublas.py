@@ -10,7 +10,7 @@ from positional_embeddings.arrays.namespace import Array, Namespace, np
 
 # cudaDataType_t
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
-# Matrices of a call: of more, devices have given wrong products (PyTorch, issues 25241 and 45724).
+# Matrices of a call. For more, devices have returned wrong products (PyTorch issues 25241, 45724).
 _MAX_MATRICES = 63 * 1024
 
 
@@ -35,10 +35,10 @@ def gemm(
 ) -> None:
     """Write ``alpha * rows @ table + beta * out`` to `out`.
 
-    `out` has all axes of both operands, and contiguous rows. It is float32 for half precision,
-    which cuBLAS adds up in float32. Operands are copied unless they lie `as_matrices`. Rows with
-    one table, such as queries of heads that share keys, are rows of one matrix. One call of cuBLAS
-    covers the longest other axis; each index of the remaining axes is a call.
+    `out` has all axes of both operands, and contiguous rows. It is float32 for float16 and
+    bfloat16, which cuBLAS adds up in float32. Operands are copied if they are not `as_matrices`.
+    Rows with one table, such as queries of heads that share keys, are rows of one matrix. One call
+    of cuBLAS covers the longest other axis; each index of the remaining axes is a call.
     """
     if out.size == 0:
         return

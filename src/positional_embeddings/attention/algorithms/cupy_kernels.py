@@ -21,7 +21,7 @@ _WARP, _MAX_THREADS = 32, 1024
 FAR = 2**62
 
 
-class Block(NamedTuple):
+class KernelArguments(NamedTuple):
     """Arguments of the kernels: arrays, None if not needed, and numbers."""
 
     scores: Array  # (..., query, key): products; then weights, unless there are halves
@@ -36,13 +36,13 @@ class Block(NamedTuple):
     output: Array = None  # (..., query, feature), whose features are contiguous
     lse: Array = None  # (..., query, 1)
     softcap: float | None = None
-    low: int = -FAR  # query i sees the keys from i + low to below i + high at most
+    low: int = -FAR  # keys from i + low to below i + high may be visible to query i
     high: int = FAR
     continues: bool = False  # whether there are the state and the output of earlier keys
 
     @property
-    def may_hide(self) -> bool:
-        """Return whether a key may be hidden from a query."""
+    def has_mask_or_bias(self) -> bool:
+        """Return whether keys may be masked."""
         return not (self.mask is self.bias is None and (self.low, self.high) == (-FAR, FAR))
 
 
@@ -50,16 +50,16 @@ class Block(NamedTuple):
 _LACKS = (-1, -1, -1, -3, -3, -2, -2)
 
 
-def launch(name: str, block: Block) -> None:
+def launch(name: str, block: KernelArguments) -> None:
     """Launch one of the kernels, `softmax` or `add_sums`."""
     *arrays, softcap, low, high, continues = block
-    dtype, (*rows, keys) = block.scores.dtype, block.scores.shape
+    dtype, (*batch, keys) = block.scores.dtype, block.scores.shape
     features = 0 if block.value is None else block.value.shape[-1]
-    plan = [*rows, keys, block.key.shape[-1], features, low, high, continues]
+    plan = [*batch, keys, block.key.shape[-1], features, low, high, continues]
     for array, axis in zip(arrays[-len(_LACKS) :], _LACKS, strict=True):
         steps = [] if array is None else steps_of(array)
         steps.insert(max(0, len(steps) + 1 + axis), 0)
-        plan += [0] * (len(rows) + 2 - len(steps)) + steps
+        plan += [0] * (len(batch) + 2 - len(steps)) + steps
     struct = np.asarray(plan, dtype="int64")
     largest = float(np.finfo(dtype).max)
     cap = np.inf if softcap is None or softcap > largest else softcap
@@ -67,7 +67,7 @@ def launch(name: str, block: Block) -> None:
     pointers = [np.uintp(0) if array is None else array for array in arrays]
     along = -(-keys // _KEYS_A_THREAD) if name == "softmax" else features
     threads = min(-(-along // _WARP) * _WARP, _MAX_THREADS)
-    compiled = kernel(name, dtype_name(dtype), dtype_name(block.key.dtype), len(rows))
+    compiled = kernel(name, dtype_name(dtype), dtype_name(block.key.dtype), len(batch))
     arguments = (*pointers, *numbers, struct.view(f"V{struct.nbytes}"))
     compiled((block.scores.size // keys,), (threads,), arguments)
 
@@ -78,7 +78,7 @@ def kernel(name: str, dtype: str, key_dtype: str, batch_axes: int) -> Any:
     import cupy  # noqa: PLC0415
 
     text = source(name, dtype, key_dtype, batch_axes)
-    # A score less the highest one is exact where they are equal, unless it is joined to a product.
+    # Without fused products, a score minus an equal maximum is exactly 0.
     return cupy.RawKernel(text, f"positional_embeddings_{name}", options=OPTIONS)
 
 

@@ -1,17 +1,17 @@
 """Attention by loops of a library over blocks of equal length, where it traces and compiles.
 
-A loop of Python would be unrolled: as long to compile as there are blocks, and with the memory of
-all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
+A Python loop would be unrolled. Compile time and memory would grow with the number of blocks. In a
+loop of the library all blocks have the same shape, and their start is traced.
 """
 
 from typing import Any
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, Namespace
-from positional_embeddings.attention.algorithms.blocks import Inputs, inputs_of
+from positional_embeddings.attention.algorithms.blocks import BlockInputs, block_inputs
 from positional_embeddings.attention.scores import ScoreSpec
-from positional_embeddings.attention.softmax import OnlineSoftmax, products
-from positional_embeddings.masks.spans import IndexRanges
+from positional_embeddings.attention.softmax import OnlineSoftmax, query_key_products
+from positional_embeddings.masks.index_ranges import IndexRanges
 
 # Few enough for any device, whose memory a trace does not know.
 MAX_SCORES_PER_BLOCK = 2**22
@@ -22,22 +22,22 @@ _LENGTH_MULTIPLE = 64  # of queries or keys, the lengths of blocks
 
 
 def block_size(spec: ScoreSpec) -> int:
-    """Return how many queries and keys of a block have few enough scores in all rows together."""
+    """Return the block length that limits the number of scores."""
     if spec.block_size is not None:
         return spec.block_size
-    rows = spec.layout.scores_per_key // spec.layout.queries.size
-    length = int((MAX_SCORES_PER_BLOCK / rows) ** 0.5)
+    batch_size = spec.layout.scores_per_key // spec.layout.queries.size
+    length = int((MAX_SCORES_PER_BLOCK / batch_size) ** 0.5)
     return max(_MIN_BLOCK_LENGTH, length // _LENGTH_MULTIPLE * _LENGTH_MULTIPLE)
 
 
 def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> list[list[int]]:
-    """Return the blocks of keys, by number, that a mask does not hide from each block of queries.
+    """Return the indices of the visible blocks of keys of each block of queries.
 
     The lists are padded with -1 to one length.
     """
     visited = []
-    for block in cuts(q_len, q_block):
-        visible = spec.visible_keys(((block.start, block.stop),)).any_query
+    for block in block_slices(q_len, q_block):
+        visible = spec.visible_keys_of(((block.start, block.stop),)).any_query
         numbers = {
             j for start, stop in visible for j in range(start // k_block, -(-stop // k_block))
         }
@@ -59,7 +59,7 @@ def attend_jax_loops(
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited = _visited_blocks(q_len, q_block, k_block, spec)
-    inputs = inputs_of(spec, query, key, value)
+    inputs = block_inputs(spec, query, key, value)
     arrays = [inputs.key, inputs.value]
     if inputs.nonfinite is not None:
         arrays.append(xp.matrix_transpose(inputs.nonfinite))
@@ -71,17 +71,18 @@ def attend_jax_loops(
         query = backend.astype(query, backend.dtype) * spec.scale
 
         def update(
-            state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite: Array
+            state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite_keys: Array
         ) -> OnlineSoftmax:
             first = number * k_block
             keys = IndexRanges(None, k_block, xp.minimum(first, k_len - k_block))
-            between = spec.mask_between(queries, keys), spec.bias_between(queries, keys)
-            mask, bias = spec.hidden_and_bias(*between)
+            mask, bias = spec.mask_block(queries, keys), spec.bias_block(queries, keys)
+            mask, bias = spec.mask_and_bias(mask, bias)
             if k_len % k_block:
-                is_in_block_before = keys.positions(backend) < first
+                is_in_block_before = keys.indices(backend) < first
                 mask = is_in_block_before if mask is None else mask | is_in_block_before
-            hidden = xp.matrix_transpose(nonfinite[0]) if nonfinite else None
-            logits = spec.from_products(products(query, key, backend), hidden, None, bias)
+            nonfinite = xp.matrix_transpose(nonfinite_keys[0]) if nonfinite_keys else None
+            products = query_key_products(query, key, backend)
+            logits = spec.scores_from_products(products, nonfinite, None, bias)
             return state.update(logits, mask, value, inputs.headroom, backend)
 
         def visit(state: OnlineSoftmax, block: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:
@@ -93,9 +94,9 @@ def attend_jax_loops(
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
         return None, state.means_and_lse(backend) if spec.with_lse else state.means(backend)
 
-    numbers = xp.asarray(visited, dtype=backend.integer, device=backend.device)
+    numbers = xp.asarray(visited, dtype=backend.int_dtype, device=backend.device)
     count = len(visited)
-    numbered = xp.arange(count, dtype=backend.integer, device=backend.device)
+    numbered = xp.arange(count, dtype=backend.int_dtype, device=backend.device)
     elements = (numbered, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
@@ -107,11 +108,11 @@ def attend_jax_loops(
     return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
-def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
+def _state_like(inputs: BlockInputs, query: Array) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
     backend = inputs.spec.backend
     xp = backend.xp
-    product = products(query[..., :1], inputs.key[..., :1, :1], backend)
+    product = query_key_products(query[..., :1], inputs.key[..., :1, :1], backend)
     weighted = backend.grouped_matmul(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
     pair = weighted, product

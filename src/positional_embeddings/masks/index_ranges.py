@@ -19,11 +19,11 @@ def position_interval(
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     q_len = checks.axis_length("q_len", q_len)
     k_len = q_len if k_len is None else checks.axis_length("k_len", k_len)
-    start = first_position(q_len, k_len, offset, backend)
+    start = query_offset(q_len, k_len, offset, backend)
     return (start, start + q_len), k_len
 
 
-def first_position(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
+def query_offset(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
     """Return the position of the first query; check that integers hold all distances."""
     max_position = checks.max_position(backend)
     for name, length in (("q_len", q_len), ("k_len", k_len)):
@@ -38,7 +38,7 @@ def first_position(q_len: int, k_len: int, offset: int | None, backend: Backend)
 
 
 def _why(backend: Backend) -> str:
-    return f"so that {dtypes.dtype_name(backend.integer)} holds all distances"
+    return f"so that {dtypes.dtype_name(backend.int_dtype)} holds all distances"
 
 
 def position_array(name: str, positions: Array, backend: Backend) -> Array:
@@ -49,7 +49,7 @@ def position_array(name: str, positions: Array, backend: Backend) -> Array:
     xp, max_position = backend.xp, checks.max_position(backend)
     numbers = [positions]
     if not isinstance(positions, int):
-        converted = xp.asarray(positions, dtype=backend.integer, device=backend.device)
+        converted = xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
         # An unsigned number that the dtype does not hold has become a negative one.
         is_unsigned = dtypes.is_dtype(positions.dtype, "unsigned integer", xp)
         if not (backend.is_concrete(positions) and backend.is_on_host(positions)):
@@ -63,14 +63,14 @@ def position_array(name: str, positions: Array, backend: Backend) -> Array:
             raise wrong_value(
                 name, f"hold positions within {max_position}, {_why(backend)}", format_value(n)
             )
-    return xp.asarray(positions, dtype=backend.integer, device=backend.device)
+    return xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
 
 
 # Chunk (query, key) axes as an array of these lengths would be.
-_MANY_PAIRS = 2**17, 2**17
+_CHUNKED_SHAPE = 2**17, 2**17
 
 # More ranges of an array are gathered by their indices.
-_FEW_RANGES = 8
+_MAX_SLICED_RANGES = 8
 
 
 class IndexRanges(NamedTuple):
@@ -86,19 +86,19 @@ class IndexRanges(NamedTuple):
             return IndexRanges(None, self.size, self.start + by)
         return IndexRanges(tuple([(a + by, b + by) for a, b in self.ranges]), self.size)
 
-    def positions(self, backend: Backend, numbers: int = 1) -> Array:
+    def indices(self, backend: Backend, numbers: int = 1) -> Array:
         """Return all positions as one array.
 
         `numbers` is the number of values per query-key pair, used to choose chunk sizes.
         """
         if self.ranges is None:
             return self.start + backend.xp.arange(
-                self.size, dtype=backend.integer, device=backend.device
+                self.size, dtype=backend.int_dtype, device=backend.device
             )
         if len(self.ranges) == 1:
-            return backend.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, backend.integer)
+            return backend.arange(*self.ranges[0], _CHUNKED_SHAPE, 0, numbers, backend.int_dtype)
         positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
-        return backend.xp.asarray(positions, dtype=backend.integer, device=backend.device)
+        return backend.xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
 
     def parts(self, results: Array) -> Iterator[tuple[slice, Array]]:
         """Yield each range and its part of results, (..., query, column), of these queries."""
@@ -115,8 +115,8 @@ class IndexRanges(NamedTuple):
         broadcasts = size == 1 and self.size != 0
         if broadcasts or not checks.lengths_differ(self.size, size):
             return array
-        if self.ranges is None or len(self.ranges) > _FEW_RANGES:
-            return backend.xp.take(array, self.positions(backend), axis=axis)
+        if self.ranges is None or len(self.ranges) > _MAX_SLICED_RANGES:
+            return backend.xp.take(array, self.indices(backend), axis=axis)
         after = (slice(None),) * (-1 - axis)
         parts = [array[(..., slice(start, stop), *after)] for start, stop in self.ranges]
         return parts[0] if len(parts) == 1 else backend.xp.concat(parts, axis=axis)
@@ -177,7 +177,7 @@ def length_array(
         backend = backend_for(xp, device)
         numbers = list(checks.sequence_of(name, lengths))
         check_lengths(name, numbers, backend)
-        return backend, backend.xp.asarray(numbers, dtype=backend.integer, device=device)
+        return backend, backend.xp.asarray(numbers, dtype=backend.int_dtype, device=device)
     checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     backend = get_backend(**{name: lengths})
     checks.integral(name, lengths, backend.xp)
@@ -185,18 +185,18 @@ def length_array(
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape), hint)
     if backend.is_on_host(lengths):
         check_lengths(name, lengths, backend)
-    return backend, backend.astype(lengths, backend.integer)
+    return backend, backend.astype(lengths, backend.int_dtype)
 
 
 def check_lengths(
     name: str, lengths: Array, backend: Backend, max_length: int | None = None, max_name: str = ""
 ) -> None:
     """Check that lengths, a list or an array that can be read, are 0 to `max_length`."""
-    largest = dtypes.largest_integer(backend.integer, backend.xp)
+    largest = dtypes.largest_integer(backend.int_dtype, backend.xp)
     limit = largest if max_length is None else max_length
     if not isinstance(lengths, list):
         # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
-        converted = backend.astype(lengths, backend.integer)
+        converted = backend.astype(lengths, backend.int_dtype)
         if not backend.concrete_bool(backend.xp.any((converted < 0) | (converted > limit))):
             return
         lengths = [int(lengths[i]) for i in range(lengths.shape[0])]
@@ -205,7 +205,7 @@ def check_lengths(
         if n < 0 or (max_length is not None and n > max_length):
             raise wrong_value(name, f"be {bound}", f"{format_value(n)} at index {i}")
         if n > largest:
-            bound = f"between 0 and the largest {dtypes.dtype_name(backend.integer)} = {largest}"
+            bound = f"between 0 and the largest {dtypes.dtype_name(backend.int_dtype)} = {largest}"
             raise wrong_value(name, f"be {bound}", f"{format_value(n)} at index {i}")
 
 
