@@ -167,7 +167,7 @@ def test_an_interrupted_step_is_not_used(monkeypatch):
     cache, step = cache.step(2)
     x = np.ones((1, 1, 2, 4))
     step.update(0, x, x)
-    store, calls = type(step._plan(1, x, x)[0]).store, []
+    store, calls = type(step._plan(1, x, x)).store, []
 
     def interrupted(*args, **options):
         calls.append(1)
@@ -225,6 +225,14 @@ def test_layers_of_several_windows_have_positions_of_their_own():
         lambda: KVCache.empty(0, 1, 4, **SIZES): "`layers` must be",
         lambda: KVCache.empty(1, 1, 4, num_kv_heads=1, head_size=2): "`feature_axis` must be given",
         lambda: KVCache.empty(1, 1, 4, num_sink_tokens=1, **SIZES): "`window` must be given",
+        lambda: KVCache.empty(
+            1, 1, 4, num_kv_heads=1, head_size=2, feature_axis=3, seq_axis=-1
+        ): "`seq_axis` must be another axis than `feature_axis` = 3",
+        lambda: KVCache.empty(
+            1, 1, 4, num_kv_heads=1, head_size=2, feature_axis=4, seq_axis=1
+        ): "`feature_axis` must be one of four axes, from -4 to 3, got 4",
+        lambda: KVCache.empty(1, 1, 4, value_size=0, **SIZES): "`value_size` must be a positive",
+        lambda: KVCache.empty(1, 1, 4, window=4, **SIZES).step(5): "without `capacity` and with a",
         lambda: KVCache.empty(
             [AttentionLayer(1, 4, **LAST)], 1, 4, window=2
         ): "`window` must be le",

@@ -1,6 +1,7 @@
 """Masks and biases at explicit positions of queries and keys."""
 
 from dataclasses import dataclass, field
+from inspect import Signature
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -213,8 +214,20 @@ def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
             raise wrong_value("mask", requirement, mask, hint)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StepPositions(ArrayDataclass):
+class MadeByCache(ArrayDataclass):
+    """Base of what `empty` and `step` make."""
+
+    __signature__ = Signature()
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        name = type(self).__name__
+        made = "KVCache.empty(...)" if name == "KVCache" else "cache.step(tokens)"
+        message = f"A {name} is made by {made}."
+        raise TypeError(message)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class StepPositions(MadeByCache):
     """Positions of the queries and keys of a step of a cache, in layers with one window.
 
     ``KVStep.of`` returns it, for ``positions=`` of an attention.
@@ -243,11 +256,8 @@ class StepPositions(ArrayDataclass):
     _source: Array = array_field()
     # What the host knows of the positions.
     _on_host: ConcretePositions | None = field(default=None, init=False, compare=False)
-    # The plans of calls with arrays of NumPy, by their form.
+    # The plans of calls, by the form of their arrays.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        checks.set_fields(self, _plans={})
 
     def __repr__(self) -> str:
         positions, keys = format_value(self.positions), format_value(self.key_positions)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import Signature
 from itertools import accumulate, count
 from math import prod
 from threading import Lock
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.weights import ArrayDataclass, array_field
+from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import get_or_compute, signature_of
@@ -33,7 +32,11 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.attention.at_positions import ConcretePositions, StepPositions
+from positional_embeddings.attention.at_positions import (
+    ConcretePositions,
+    MadeByCache,
+    StepPositions,
+)
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots
 from positional_embeddings.attention.store import BufferAxes, WritePlan
 from positional_embeddings.masks.mask import frozen_integers
@@ -43,8 +46,8 @@ POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="
 BUFFERS_LABEL = "buffers` of a cache, whose library is its `xp="
 
 _FULL_HINT = (
-    " Make the cache with a `capacity` of as many tokens as the longest sequence has, or with a"
-    " `window`, the number of newest keys that a query sees."
+    " Make the cache with a `capacity` of as many tokens as the longest sequence has, or without"
+    " `capacity` and with a `window`, the number of newest keys that a query sees."
 )
 _STALE_HINT = (
     " Go on with the cache that the last `step` or `rewind` returned. To go back to an earlier"
@@ -77,26 +80,22 @@ class CacheForm(NamedTuple):
     slots_of: tuple[int, ...]  # index of the slots of each layer
     feature_axis: int
     seq_axis: int
+    order: tuple[int, ...]  # axes of batch, heads, slots and features in buffers
     num_coordinates: int  # of the positions of the layers, 0 without their axis
 
     @property
     def is_batch_first(self) -> bool:
-        """Whether sequences are before slots in buffers of four axes."""
-        feature, seq = axes.axes_in_4d(self)
-        return bool(axes.batch_axis(4, feature, seq) < seq)  # type: ignore[operator]
+        """Whether sequences are before slots in buffers."""
+        return self.order[0] < self.order[2]
 
     @property
     def capacity(self) -> int:
         """Number of slots of the layers with the most slots."""
         return max(slots.capacity for slots in self.slots)
 
-    def shape(self, layer: Any, batch: int, tokens: int, *, of_values: bool) -> tuple[int, ...]:
-        """Return the shape of the keys or values of some tokens."""
-        feature, seq = axes.axes_in_4d(self)
-        heads, size = layer.num_kv_heads, layer.value_size if of_values else layer.head_size
-        batch_axis, head_axis = axes.batch_axis(4, feature, seq), axes.head_axis(4, feature, seq)
-        lengths = {seq: tokens, batch_axis: batch, feature: size, head_axis: heads}
-        return tuple([lengths[axis] for axis in range(4)])
+    def shape(self, *lengths: int) -> tuple[int, ...]:
+        """Return the shape of an array of some sequences, heads, tokens and features."""
+        return tuple([length for _, length in sorted(zip(self.order, lengths, strict=True))])
 
 
 class BufferOwner:
@@ -119,9 +118,10 @@ class BufferOwner:
         for version, cache in list(self.whole.items()):
             if cache is not before and np.any(cache.lengths > before.lengths):
                 self.whole.pop(version, None)
+        held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
-            np.maximum(np.minimum(now, before.lengths), then)
-            for now, then in zip(self.oldest, after._oldest, strict=True)
+            np.maximum(np.minimum(now, before.lengths), then) if slots.is_ring else now
+            for slots, now, then in held
         )
         self.pass_to(after)
 
@@ -130,20 +130,8 @@ class BufferOwner:
 _LOCK = Lock()
 
 
-class _MadeByCache(ArrayDataclass):
-    """Base of what `empty` and `step` make."""
-
-    __signature__ = Signature()
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        name = type(self).__name__
-        made = "KVCache.empty(...)" if name == "KVCache" else "cache.step(tokens)"
-        message = f"A {name} is made by {made}."
-        raise TypeError(message)
-
-
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class KVCache(_MadeByCache):
+class KVCache(MadeByCache):
     """The cached keys and values of all layers of a model, and the lengths of its sequences.
 
     `empty` makes a cache. `step` returns the next cache, and a step that stores keys and values
@@ -228,7 +216,8 @@ class KVCache(_MadeByCache):
         batch : int
             Number of sequences, positive.
         capacity : int, optional
-            Number of tokens of the longest sequence, positive. None if each layer has a window.
+            Number of tokens of the longest sequence, positive. None if each layer has a window, of
+            any length; a window of `capacity` or more overwrites nothing.
         num_kv_heads, head_size, value_size, window, feature_axis, seq_axis : int, optional
             Sizes, window and axes of the layers, if `layers` is a number: as the parameters of
             `AttentionLayer`. `num_kv_heads`, `head_size` and both axes are then required.
@@ -267,49 +256,16 @@ class KVCache(_MadeByCache):
             feature_axis, seq_axis = _axes_of_layers(layers)
         else:
             number = checks.positive_integer("layers", layers)  # type: ignore[arg-type]
-            for name, axis in (("feature_axis", feature_axis), ("seq_axis", seq_axis)):
-                if axis is None:
-                    hint = " For (batch, heads, seq, head), pass feature_axis=-1, seq_axis=-2."
-                    raise wrong_type(name, "be given for a number of layers", "None", hint)
             heads = checks.feature_count("num_kv_heads", num_kv_heads)  # type: ignore[arg-type]
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
-            value_size = checks.feature_count("value_size", value_size or size)
+            value_size = checks.feature_count(
+                "value_size", size if value_size is None else value_size
+            )
             window = None if window is None else checks.axis_length("window", window)
             if sinks and window is None:
                 raise wrong_type("window", "be given with `num_sink_tokens`", "None")
             layers = [LayerShape(heads, size, value_size, window)] * number
-        unique = {layer: layer for layer in layers if layer is not None}
-        # A window that holds the longest sequence forgets nothing.
-        windows: dict[Any, int | None] = {}
-        for layer in unique:
-            is_full = layer.window is None or (
-                capacity is not None and sinks + layer.window >= capacity
-            )
-            windows[layer] = None if is_full else layer.window
-        slots: dict[int | None, Slots] = {}
-        for ring in windows.values():
-            if ring is None and capacity is None:
-                hint = " It is the number of tokens of the longest sequence."
-                raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
-            ring_slots = None if ring is None else sinks + ring + drafts
-            total = min(n for n in (capacity, ring_slots) if n is not None)
-            slots[ring] = Slots(total, sinks if ring is not None else 0, ring)
-        index = {ring: at for at, ring in enumerate(slots)}
-        slots_of = tuple([0 if x is None else index[windows[x]] for x in layers])
-        ropes = [getattr(layer, "rope", None) for layer in unique]
-        coordinates = {len(rope.sections or ()) for rope in ropes if rope}
-        if len(coordinates) > 1:
-            requirement = "rotate by as many coordinates as one another"
-            raise wrong_value("layers", requirement, f"{sorted(coordinates)} `sections`")
-        shared = tuple([None if layer is None else unique[layer] for layer in layers])
-        form = CacheForm(
-            shared,
-            tuple(slots.values()),
-            slots_of,
-            feature_axis,  # type: ignore[arg-type]
-            seq_axis,  # type: ignore[arg-type]
-            max(coordinates, default=0),
-        )
+        form = _form_of(layers, capacity, sinks, drafts, feature_axis, seq_axis)
         lengths = frozen_integers(np.zeros(batch, dtype=np.int64))
         cache = object.__new__(cls)
         prototype = backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)
@@ -461,8 +417,8 @@ class KVCache(_MadeByCache):
             rows = first if alike == 1 else first[:1]
             groups.append(self._group(new._replace(slots=slots, oldest=rows[:, None])))
             if slots.is_ring:
-                first = host.xp.maximum(first, lengths - slots.ring)  # noqa: PLW2901
-            oldest_after.append(frozen_integers(first))
+                first = frozen_integers(host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
+            oldest_after.append(first)
         return groups, lengths, tuple(oldest_after)
 
     def _group(self, new: NewTokens) -> StepPositions:
@@ -489,19 +445,22 @@ class KVCache(_MadeByCache):
             rows = [both[:, : queries.shape[1]], both[:, queries.shape[1] :]]
         if not form.is_batch_first:
             rows = [x.T for x in rows]
-        group = StepPositions(
-            self.lengths.shape[0],
-            form.feature_axis,
-            form.seq_axis,
-            form.is_batch_first,
-            new.slots,
-            new.is_joined,
-            tuple(new.writes()) if is_written else None,
-            frozen_integers(rows[0]),
-            frozen_integers(rows[1]),
-            None if is_written else source(),
+        group = object.__new__(StepPositions)
+        checks.set_fields(
+            group,
+            positions=frozen_integers(rows[0]),
+            key_positions=frozen_integers(rows[1]),
+            _batch=self.lengths.shape[0],
+            _feature_axis=form.feature_axis,
+            _seq_axis=form.seq_axis,
+            _is_batch_first=form.is_batch_first,
+            _slots=new.slots,
+            _is_joined=new.is_joined,
+            _writes=tuple(new.writes()) if is_written else None,
+            _source=None if is_written else source(),
+            _on_host=on_host,
+            _plans={},
         )
-        checks.set_fields(group, _on_host=on_host)
         return group
 
     def _new_tokens(self, tokens: Any, backend: Backend) -> tuple[NewTokens, list[Array]]:
@@ -713,9 +672,9 @@ class KVCache(_MadeByCache):
         state = dict(zip(("_ahead", "_since"), arrays[len(oldest) :], strict=False))
         held = tuple(map(frozen_integers, arrays[: len(oldest)]))
         index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
-        batch: Any = axes.batch_axis(4, *axes.axes_in_4d(self._form))
+        axis = self._form.order[0]
         buffers = [
-            pair and tuple([backend.take_entries(buffer, index, batch) for buffer in pair])
+            pair and tuple([backend.take_entries(buffer, index, axis) for buffer in pair])
             for pair in self._buffers
         ]
         taken = self._with(
@@ -726,7 +685,7 @@ class KVCache(_MadeByCache):
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class KVStep(_MadeByCache):
+class KVStep(MadeByCache):
     """New tokens of a `KVCache`: their positions, and what stores and attends in each layer.
 
     ``KVCache.step`` makes it.
@@ -882,54 +841,59 @@ class KVStep(_MadeByCache):
             raise wrong_value("positions", "be of one layer", "a step of several windows", hint)
         return self._groups[0]
 
-    def _plan(self, number: int, k: Array, v: Array) -> tuple[WritePlan, WritePlan]:
+    def _plan(self, number: int, k: Array, v: Array) -> WritePlan:
         """Check new keys and values, and return what moves them to the buffers of a layer."""
-        rule, group = self._cache._form.layers[number], self.of(number)
+        rule = self._cache._form.layers[number]
+        arrays = {
+            "k": (k, rule.num_kv_heads, rule.head_size),
+            "v": (v, rule.num_kv_heads, rule.value_size),
+        }
         key: Any = signature_of(k, v)
-        key = key and (*key, rule.num_kv_heads, rule.head_size, rule.value_size)
-        return get_or_compute(group._plans, key, lambda: self._checked_plan(number, k, v))
+        key = key and (*key, *arrays["k"][1:], rule.value_size)
+        plans = self.of(number)._plans
+        return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
 
-    def _checked_plan(self, number: int, k: Array, v: Array) -> tuple[WritePlan, WritePlan]:
-        """Return what `_plan` does, after checks of the arrays."""
+    def _checked_plan(self, number: int, arrays: dict[str, tuple[Array, Any, Any]]) -> WritePlan:
+        """Check arrays of new tokens, each with its heads and features, and return their plan."""
         cache, group = self._cache, self.of(number)
-        form, pair = cache._form, cache._buffers[number]
-        rule = form.layers[number]
-        backend = get_backend(k=k, v=v, **{BUFFERS_LABEL: pair[0]})
-        tokens = group.positions.shape[int(form.is_batch_first)]
-        for name, array, of_values in (("k", k, False), ("v", v, True)):
-            shape = form.shape(rule, cache.lengths.shape[0], tokens, of_values=of_values)
+        form, buffer = cache._form, cache._buffers[number][0]
+        named = {name: array for name, (array, _, _) in arrays.items()}
+        backend = get_backend(**named, **{BUFFERS_LABEL: buffer})
+        axis, batch = int(form.is_batch_first), cache.lengths.shape[0]
+        tokens = group.positions.shape[axis]
+        for name, (array, heads, size) in arrays.items():
+            shape = form.shape(batch, heads, tokens, size)
             if tuple(array.shape) != shape:
                 hint = NEW_HINT * (tokens not in array.shape)
                 raise wrong_value(name, f"have shape {shape}", tuple(array.shape), hint)
-            check_dtype(name, array, pair[0])
-        feature, seq = axes.axes_in_4d(form)
-        buffer_axes = BufferAxes(seq, axes.batch_axis(4, feature, seq), 4, backend)  # type: ignore[arg-type]
-        axis = int(form.is_batch_first)
+            if array.dtype != buffer.dtype:
+                requirement = f"have the dtype of the cache, {dtypes.dtype_name(buffer.dtype)}"
+                hint = f" Make the cache with dtype={name}.dtype."
+                raise wrong_type(name, requirement, dtypes.dtype_name(array.dtype), hint)
+        buffer_axes = BufferAxes(form.order[2], form.order[0], 4, backend)
         size, writes = group._slots.capacity, None
         if group._writes is not None and backend.is_mutable:
-            size = group.key_positions.shape[axis]
-            size -= group.positions.shape[axis] if group._is_joined else 0
+            size = group.key_positions.shape[axis] - tokens * group._is_joined
             rows = group.positions.shape[1 - axis]
             writes = [
                 (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
                 for row, slot, token, n in group._writes
             ]
-        plan = WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
-        return plan, plan
+        return WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
 
-    def _seen(self, number: int, k: Array, v: Array, plans: Any) -> list[Array]:
+    def _seen(self, number: int, k: Array, v: Array, plan: WritePlan) -> list[Array]:
         """Return arrays like the ones that queries will get, before anything is stored."""
         is_joined, buffers = self.of(number)._is_joined, self._cache._buffers[number]
-        parts = zip(plans, buffers, (k, v), strict=True)
-        return [plan.seen(buffer, new, is_joined=is_joined) for plan, buffer, new in parts]
+        pairs = zip(buffers, (k, v), strict=True)
+        return [plan.seen(buffer, new, is_joined=is_joined) for buffer, new in pairs]
 
-    def _store(self, number: int, k: Array, v: Array, plans: Any) -> tuple[Any, Any]:
+    def _store(self, number: int, k: Array, v: Array, plan: WritePlan) -> tuple[Any, Any]:
         """Store checked keys and values of a layer, and return all to attend to."""
         cache, group = self._cache, self._groups[self._cache._form.slots_of[number]]
-        self._begin(number, plans[0].axes.backend)
+        self._begin(number, plan.axes.backend)
         keys, values = cache._buffers[number]
-        keys, seen_keys = plans[0].store(keys, k, group)
-        values, seen_values = plans[1].store(values, v, group)
+        keys, seen_keys = plan.store(keys, k, group)
+        values, seen_values = plan.store(values, v, group)
         cache._buffers[number] = keys, values
         with _LOCK:
             vars(cache)["_missing"] = cache._missing - {number}
@@ -964,14 +928,6 @@ def check_stored(missing: frozenset[int]) -> None:
         raise wrong_value("cache", requirement, f"one {layers}", _MISSING_HINT)
 
 
-def check_dtype(name: str, array: Array, buffer: Array) -> None:
-    """Check that an array has the dtype of a buffer."""
-    if array.dtype != buffer.dtype:
-        requirement = f"have the dtype of the cache, {dtypes.dtype_name(buffer.dtype)}"
-        hint = f" Make the cache with dtype={name}.dtype."
-        raise wrong_type(name, requirement, dtypes.dtype_name(array.dtype), hint)
-
-
 def positions_in_step(positions: Any, key_positions: Any) -> Any:
     """Return the positions of a step if its layers have the same, and other positions as is."""
     if isinstance(key_positions, KVStep | StepPositions):
@@ -995,6 +951,60 @@ def _axes_of_layers(layers: Sequence[Any]) -> tuple[int, int]:
     return next(iter(all_axes))
 
 
+def _axis_in_4d(name: str, axis: int | None) -> int:
+    """Check the axis of features or slots in buffers of four axes, and count it from 0."""
+    if axis is None:
+        hint = " For (batch, heads, seq, head), pass feature_axis=-1, seq_axis=-2."
+        raise wrong_type(name, "be given for a number of layers", "None", hint)
+    number = checks.integer(name, axis)
+    if not -4 <= number < 4:
+        raise wrong_value(name, "be one of four axes, from -4 to 3", format_value(axis))
+    return number % 4
+
+
+def _form_of(
+    layers: Sequence[Any],
+    capacity: int | None,
+    sinks: int,
+    drafts: int,
+    feature_axis: int | None,
+    seq_axis: int | None,
+) -> CacheForm:
+    """Return the slots and axes of a cache of some layers."""
+    unique = {layer: layer for layer in layers if layer is not None}
+    slots: dict[int | None, Slots] = {}
+    slots_of = {None: 0}
+    for layer in unique:
+        ring = layer.window
+        if ring is not None and capacity is not None and sinks + ring >= capacity:
+            ring = None  # a window that holds the longest sequence forgets nothing
+        if ring is None and capacity is None:
+            hint = " It is the number of tokens of the longest sequence."
+            raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
+        ring_slots = None if ring is None else sinks + ring + drafts
+        total = min(n for n in (capacity, ring_slots) if n is not None)
+        slots.setdefault(ring, Slots(total, 0 if ring is None else sinks, ring))
+        slots_of[layer] = list(slots).index(ring)
+    coordinates = {len(x.rope.sections or ()) for x in unique if getattr(x, "rope", None)}
+    if len(coordinates) > 1:
+        requirement = "rotate by as many coordinates as one another"
+        raise wrong_value("layers", requirement, f"{sorted(coordinates)} `sections`")
+    feature, seq = _axis_in_4d("feature_axis", feature_axis), _axis_in_4d("seq_axis", seq_axis)
+    if feature == seq:
+        raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq_axis)
+    batch: Any = axes.batch_axis(4, feature, seq)
+    head: Any = axes.head_axis(4, feature, seq)
+    return CacheForm(
+        tuple([layer and unique[layer] for layer in layers]),
+        tuple(slots.values()),
+        tuple([slots_of[layer] for layer in layers]),
+        feature_axis,  # type: ignore[arg-type]
+        seq_axis,  # type: ignore[arg-type]
+        (batch, head, seq, feature),
+        max(coordinates, default=0),
+    )
+
+
 def _empty_buffers(
     form: CacheForm, batch: int, backend: Backend, dtype: Dtype, device: Device
 ) -> list[Any]:
@@ -1005,8 +1015,11 @@ def _empty_buffers(
     """
     shapes = []
     for layer, index in zip(form.layers, form.slots_of, strict=True):
-        shape = partial(form.shape, layer, batch, form.slots[index].capacity)
-        shapes.append(layer and [shape(of_values=kind) for kind in (False, True)])
+        sizes = layer and (layer.head_size, layer.value_size)
+        tokens = form.slots[index].capacity
+        shapes.append(
+            layer and [form.shape(batch, layer.num_kv_heads, tokens, size) for size in sizes]
+        )
     zeros = partial(backend.xp.zeros, dtype=dtype, device=device)
     if not backend.has_host_arrays:
         return [pair and tuple(map(zeros, pair)) for pair in shapes]

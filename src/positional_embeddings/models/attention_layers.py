@@ -18,8 +18,7 @@ from positional_embeddings.attention.attention import (
     prepare_cached,
 )
 from positional_embeddings.attention.attention_arguments import AttentionArguments
-from positional_embeddings.attention.cache import BUFFERS_LABEL, KVStep, LayerShape, check_dtype
-from positional_embeddings.attention.slots import NEW_HINT
+from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.attention.store import WritePlan
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
@@ -245,17 +244,13 @@ class AttentionLayer(checks.CheckedDataclass):
 
     def _plan_in_step(self, step: KVStep, number: int, q: Array, k: Array, v: Array) -> "_StepPlan":
         """Check new tokens, and return what rotates and stores them."""
-        cache, form = step._cache, step._cache._form
-        tokens = step.of(number).positions.shape[int(form.is_batch_first)]
-        queries = LayerShape(self.num_heads, self.head_size, self.head_size, None)
-        shape = form.shape(queries, cache.lengths.shape[0], tokens, of_values=False)
-        backend = get_backend(q=q, k=k, v=v, **{BUFFERS_LABEL: cache._buffers[number][0]})
-        if tuple(q.shape) != shape:
-            hint = NEW_HINT * (tokens not in q.shape)
-            raise wrong_value("q", f"have shape {shape}", tuple(q.shape), hint)
-        check_dtype("q", q, cache._buffers[number][0])
-        writes = step._plan(number, k, v)
-        return _StepPlan(self._rotation_in_step(step, q, k, backend), writes)
+        arrays = {
+            "q": (q, self.num_heads, self.head_size),
+            "k": (k, self.num_kv_heads, self.head_size),
+            "v": (v, self.num_kv_heads, self.value_size),
+        }
+        writes = step._checked_plan(number, arrays)
+        return _StepPlan(self._rotation_in_step(step, q, k, writes.axes.backend), writes)
 
     def _rotation_in_step(self, step: KVStep, q: Array, k: Array, backend: Backend) -> Rotate:
         """Return the function that rotates arrays like queries and keys of a step."""
@@ -301,7 +296,7 @@ class _StepPlan(NamedTuple):
     """What a step of a cache does with the tokens of layers that are alike."""
 
     rotate: Rotate
-    writes: tuple[WritePlan, WritePlan]
+    writes: WritePlan
     attention: PreparedCall | None = None  # known after the first layer has stored
 
 
