@@ -1,6 +1,7 @@
 """A cache stores each token once, and refuses what its buffers do not hold."""
 
 import copy
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -310,3 +311,15 @@ def test_documents_after_a_prompt_and_of_keys():
     keys, _ = step.update(0, x, x)
     with pytest.raises(ValueError, match=message):
         scaled_dot_product_attention(x, keys, keys, mask=SegmentMask([0, 0, 0]), positions=step)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks a process")
+def test_a_forked_process_goes_on_by_itself():
+    cache, step = KVCache.empty(1, 1, 8, **SIZES).step(2)
+    step.update(0, *np.ones((2, 1, 1, 2, 4)))
+    child = os.fork()
+    keys, _ = cache.step(1)[1].update(0, *np.full((2, 1, 1, 1, 4), 2.0 if child else 3.0))
+    if not child:
+        os._exit(0 if keys[0, 0, :, 0].tolist() == [1, 1, 3] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert keys[0, 0, :, 0].tolist() == [1, 1, 2]
