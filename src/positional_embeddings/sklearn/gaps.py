@@ -1,6 +1,7 @@
 """Gaps of columns along one coordinate, filled by stacked regressions."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import product
 from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
@@ -78,22 +79,23 @@ class SeriesFiller:
         self.max_extrapolation = max(_MAX_EXTRAPOLATION * span, self._median_step)
         self._max_period = span / _MIN_CYCLES
         self.periods = [p for p in periods if not self._reason_unresolved(p)]
-        visible = np.full(n, fill_value=True)
-        cells = self._cells(self._x)
-        # For each width, the periods with a season after the previous seasons are removed.
-        self._selected: list[list[int]] = [[] for _ in WIDTHS]
-        self._residuals = self._y  # without the seasons of the best width
-        pairs = product(zip(self._selected, WIDTHS, strict=True), range(len(cells)))
-        for (selected, width), i in pairs:
-            parts, exists = fit_seasons([cells[j] for j in [*selected, i]], visible, self._y, width)
-            if exists:
-                selected.append(i)
-                residuals = self._y - parts.sum(axis=0)
-                self._residuals = min(self._residuals, residuals, key=np.var)
         self._columns: Sequence[SeriesFiller] = ()
         self._bridges: Sequence[Bridge] = _BRIDGES
         self._regressions: dict[tuple[int, int], Regression] = {}
         self._mixtures: dict[tuple[int, int, int], Mixture] = {}
+
+    @cached_property
+    def _seasons(self) -> tuple[list[list[int]], HostArray]:
+        """The periods with a season after the previous ones, for each width; the residuals."""
+        visible, cells = np.full(self._x.size, fill_value=True), self._cells(self._x)
+        selected: list[list[int]] = [[] for _ in WIDTHS]
+        best = self._y  # without the seasons of the best width
+        for (periods, width), i in product(zip(selected, WIDTHS, strict=True), range(len(cells))):
+            parts, exists = fit_seasons([cells[j] for j in [*periods, i]], visible, self._y, width)
+            if exists:
+                periods.append(i)
+                best = min(best, self._y - parts.sum(axis=0), key=np.var)
+        return selected, best
 
     def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
         """Fit the mixtures for gaps at some positions, with other columns as predictors."""
@@ -139,7 +141,7 @@ class SeriesFiller:
         """Return why no candidate has a season of a period, "" if one does."""
         if reason := self._reason_unresolved(period):
             return reason
-        is_selected = any(self.periods.index(period) in selected for selected in self._selected)
+        is_selected = any(self.periods.index(period) in selected for selected in self._seasons[0])
         return "" if is_selected else "it has no season"
 
     def _reason_unresolved(self, period: PeriodicKernel) -> str:
@@ -210,7 +212,7 @@ class SeriesFiller:
     ) -> Array:
         """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
         seasons = [np.zeros((1, x.size))]
-        for selected, width in zip(self._selected, WIDTHS, strict=True):
+        for selected, width in zip(self._seasons[0], WIDTHS, strict=True):
             if selected:
                 parts, _ = fit_seasons([cells[i] for i in selected], visible, y, width)
                 seasons.append(parts.cumsum(axis=0))
@@ -232,7 +234,7 @@ class SeriesFiller:
     def residuals_at(self, x: HostArray) -> Array:
         """Return the samples without their seasons, NaN at other positions."""
         indices = np.minimum(np.searchsorted(self._x, x), self._x.size - 1)
-        return np.where(self._x[indices] == x, self._residuals[indices], nan)
+        return np.where(self._x[indices] == x, self._seasons[1][indices], nan)
 
     def _other_errors(
         self, x: HostArray, residuals: HostArray, visible: HostArray, rows: HostArray
@@ -385,6 +387,8 @@ def fit_columns(
     fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_columns: int
 ) -> None:
     """Fit the mixtures of each column, with the columns of the largest correlation."""
+    if not any(x.size for x in queries):
+        return
     grid = np.unique(np.concatenate([filler._x for filler in fillers]))
     y = np.stack([filler.residuals_at(grid) for filler in fillers])
     mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)

@@ -83,42 +83,39 @@ class Cells:
             return np.interp(self._position, np.arange(self.size), season)
         return season[self.cell]
 
-    def means(self, visible: HostArray, y: HostArray) -> Array:
-        """Return the mean of the samples in each cell, NaN in empty cells."""
-        count, total = (np.bincount(self.cell[visible], w, self.size) for w in (None, y[visible]))
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-    def smoother(self, measured: HostArray, width: float, *, is_first: bool) -> "Smoother":
-        """Return the smoother of an iteration: of `measured` cells, or of all in the record."""
-        cell, weight = np.flatnonzero(measured), measured
+    def smoother(self, visible: HostArray, width: float, *, is_first: bool) -> "Smoother":
+        """Return the smoother of an iteration; the first one ignores cells without a sample."""
+        count = np.bincount(self.cell[visible], minlength=self.size)
+        empty, measured = np.flatnonzero(count == 0), np.flatnonzero(count)
+        weight = count > 0
+        is_sampled = weight.reshape(self.cycles, self.phases).any(axis=0)
         if self.is_regular and not is_first:
-            weight = np.zeros_like(measured)
-            weight[cell[0] : cell[-1] + 1] = True
-        is_sampled = measured.reshape(self.cycles, self.phases).any(axis=0)
+            weight[measured[0] : measured[-1] + 1] = True
         line = LocalLine(weight, self._half_width)
-        other = OtherCycles((weight & np.tile(is_sampled, self.cycles)).reshape(-1, self.phases), width)
-        return Smoother(measured, cell, np.flatnonzero(~measured), line, other)
+        other_cycles = OtherCycles(weight.reshape(self.cycles, self.phases) & is_sampled, width)
+        return Smoother(count[measured], measured, empty, line, other_cycles)
 
 
 class Smoother(NamedTuple):
     """The trend and the season of the cells of a period."""
 
-    measured: HostArray
-    measured_cells: HostArray
-    empty_cells: HostArray
+    count: HostArray  # of the samples in measured cells
+    measured: HostArray  # cells
+    empty: HostArray  # cells
     line: "LocalLine"
     other_cycles: "OtherCycles"
 
-    def fit(self, means: HostArray, season: HostArray) -> tuple[Array, Array]:
-        """Return the season of each cell, and the means without the trend, NaN in empty cells.
+    def fit(self, totals: HostArray, season: HostArray) -> tuple[Array, Array]:
+        """Return the season of each cell, and the means without the trend of measured cells.
 
         The previous season, plus linear interpolation of its residuals, fills empty cells.
         """
-        filled = np.where(self.measured, means, season)
-        residuals = (means - season)[self.measured_cells]
-        filled[self.empty_cells] += np.interp(self.empty_cells, self.measured_cells, residuals)
+        filled, means = season.copy(), totals[self.measured] / self.count
+        residuals = means - season[self.measured]
+        filled[self.empty] += np.interp(self.empty, self.measured, residuals)
+        filled[self.measured] = means
         detrended = filled - self.line(filled - season)
-        return self.other_cycles(detrended), np.where(self.measured, detrended, np.nan)
+        return self.other_cycles(detrended), detrended[self.measured]
 
 
 class LocalLine:
@@ -150,18 +147,18 @@ class OtherCycles:
 
     def __init__(self, weight: HostArray, width: float) -> None:
         cycles = weight.shape[0]
-        self._weight, self._size = weight, next_fast_len(3 * cycles, real=True)
+        self._weight, self._size = weight, next_fast_len(2 * cycles, real=True)
         distance = np.arange(1 - cycles, cycles)
         kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
         self._spectrum = rfft(kernel, self._size)[:, None]
         total = self._sums(1.0 * weight)
-        self._indices = np.flatnonzero(total > _MIN_WEIGHT)
-        self._total = total[self._indices]
+        self._defined, self._undefined = map(np.flatnonzero, (total > _MIN_WEIGHT, total <= _MIN_WEIGHT))
+        self._total = np.maximum(total, _MIN_WEIGHT)
 
     def __call__(self, values: HostArray) -> Array:
-        sums = self._sums(self._weight * values.reshape(self._weight.shape))
-        means = sums[self._indices] / self._total
-        return np.interp(np.arange(values.size), self._indices, means)
+        means = self._sums(self._weight * values.reshape(self._weight.shape)) / self._total
+        means[self._undefined] = np.interp(self._undefined, self._defined, means[self._defined])
+        return means
 
     def _sums(self, rows: HostArray) -> Array:
         """Return the weighted sum of the other cycles, by a Fourier transform."""
@@ -180,19 +177,17 @@ def fit_seasons(
     """
     parts = np.zeros((len(cells), y.size))
     seasons: list[Array] = [np.zeros(layout.size) for layout in cells]
-    smoothers: list[Smoother] = []
     for iteration in range(_MAX_ITER):
         previous = parts.copy()
-        for i, layout in enumerate(cells):
-            means = layout.means(visible, y - parts.sum(axis=0) + parts[i])
-            if iteration <= 1:
-                smoother = layout.smoother(~np.isnan(means), width, is_first=iteration == 0)
-                smoothers[i:] = [smoother, *smoothers[i+1:]]
-            seasons[i], detrended = smoothers[i].fit(means, seasons[i])
+        if iteration <= 1:
+            smoothers = [c.smoother(visible, width, is_first=iteration == 0) for c in cells]
+        for i, (layout, smoother) in enumerate(zip(cells, smoothers, strict=True)):
+            residuals = (y - parts.sum(axis=0) + parts[i])[visible]
+            totals = np.bincount(layout.cell[visible], residuals, layout.size)
+            seasons[i], detrended = smoother.fit(totals, seasons[i])
             parts[i] = layout.at_positions(seasons[i])
         if abs(parts - previous).max() <= _TOLERANCE * y[visible].std():
             break
-    measured = np.flatnonzero(~np.isnan(detrended))
-    error = ((detrended - seasons[-1])[measured] ** 2).mean()
-    num_cycles = np.unique(measured // cells[-1].phases).size
-    return parts, bool(error < (1 - num_cycles**-0.5) * detrended[measured].var())
+    error = ((detrended - seasons[-1][smoother.measured]) ** 2).mean()
+    num_cycles = np.unique(smoother.measured // layout.phases).size
+    return parts, bool(error < (1 - num_cycles**-0.5) * detrended.var())
