@@ -1,7 +1,7 @@
 """Gaps of columns along one coordinate, filled by stacked regressions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
@@ -16,6 +16,9 @@ from positional_embeddings.times.named import count_harmonics, have_common_step
 # For each octave of lengths, the number of hidden windows or of hidden samples, whichever is more;
 # the largest part of all samples in a split; and the number of ends of the record.
 _NUM_WINDOWS, _NUM_HIDDEN, _MAX_HIDDEN_PART, _NUM_ENDS = 64, 640, 0.2, 16
+
+# The largest part of hidden samples of all octaves for which seasons are fitted without all of them.
+_MAX_SHARED_PART = 0.05
 
 # The largest extrapolation without a warning, as a part of the record.
 _MAX_EXTRAPOLATION = 0.1
@@ -59,6 +62,7 @@ class Windows(NamedTuple):
     num_windows: int
     indices: HostArray  # (samples,)
     terms: HostArray  # (samples, powers): of a variance
+    phases: list[HostArray]  # (samples,), for each period
     errors: HostArray  # (seasons, bridges, samples)
     predictors: HostArray  # (bridges, other columns, samples): errors, NaN for missing values
 
@@ -114,7 +118,8 @@ class SeriesFiller:
         visible = np.isin(grid, self._x)
         y[visible] = self._y
         cells = self._cells(grid)
-        values = self._candidates(cells, grid, y, visible, rows)
+        seasons = self._fit_seasons(cells, y, visible)
+        values = self._candidates(seasons, grid, y, visible, rows)
         errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
         is_unsampled = np.any([np.zeros(rows.size), *(c.is_unsampled[rows] for c in cells)], axis=0)
         fitted = dict(self._regressions), dict(self._mixtures)
@@ -190,42 +195,42 @@ class SeriesFiller:
         Similar gaps have the same side, octave of lengths, and octave of the variance that remains
         with the `errors` of the other columns. Missing regressions and mixtures are added.
         """
-        for (side, octave), length, gap in self._gaps(queries):
-            windows = None
-            if (side, octave) not in regressions:
-                windows = self._hide(side, length)
-                regressions[side, octave] = Regression(windows)
+        gaps = list(self._gaps(queries))
+        hidden: dict[tuple[int, int], Windows] = {}
+        for side in (-1, 0, 1):
+            new = {k: length for k, length, _ in gaps if k[0] == side and k not in regressions}
+            if new:
+                hidden |= zip(new, self._hide(side, list(new.values())), strict=True)
+        regressions |= {key: Regression(windows) for key, windows in hidden.items()}
+        for (side, octave), _, gap in gaps:
             regression = regressions[side, octave]
             scaled = regression.scale(errors[:, :, gap])
             corrections, remaining = regression.predict(scaled)
             for key in np.unique(remaining).tolist():
                 subset = remaining == key
                 if (side, octave, key) not in mixtures:
-                    windows = windows or self._hide(side, regression.length)
+                    windows = hidden.get((side, octave)) or self._hide(side, [regression.length])[0]
                     measured = ~np.isnan(scaled[0][:, subset])
                     mixtures[side, octave, key] = self._mix(windows, regression, measured)
                 correction = corrections[:, :, subset] if key < _NO_OTHERS else None
                 yield mixtures[side, octave, key], correction, gap[subset]
 
-    def _candidates(
-        self, cells: list[Cells], x: HostArray, y: HostArray, visible: HostArray, rows: HostArray
-    ) -> Array:
-        """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
-        seasons = [np.zeros((1, x.size))]
+    def _fit_seasons(self, cells: list[Cells], y: HostArray, visible: HostArray) -> Array:
+        """Return the sums of the first seasons of each width, (seasons, positions), none first."""
+        seasons = [np.zeros((1, y.size))]
         for selected, width in zip(self._seasons[0], WIDTHS, strict=True):
             if selected:
                 parts, _ = fit_seasons([cells[i] for i in selected], visible, y, width)
                 seasons.append(parts.cumsum(axis=0))
-        x_visible, queries = x[visible], x[rows]
-        return np.stack(
-            [
-                [
-                    season[rows] + bridge(x_visible, (y - season)[visible], queries)
-                    for bridge in self._bridges
-                ]
-                for season in np.concatenate(seasons)
-            ]
-        )
+        return np.concatenate(seasons)
+
+    def _candidates(
+        self, seasons: HostArray, x: HostArray, y: HostArray, visible: HostArray, rows: HostArray
+    ) -> Array:
+        """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
+        x_visible, residuals = x[visible], (y - seasons)[:, visible]
+        bridged = [[bridge(x_visible, r, x[rows]) for bridge in self._bridges] for r in residuals]
+        return seasons[:, None, rows] + np.array(bridged)
 
     def _other_residuals(self, x: HostArray) -> Array:
         """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
@@ -249,22 +254,29 @@ class SeriesFiller:
                 errors[:, k] = np.stack(bridged) - y[rows]
         return errors
 
-    def _hide(self, side: int, length: float) -> Windows:
-        """Predict hidden windows of a length, or hidden ends of the record."""
+    def _hide(self, side: int, lengths: Sequence[float]) -> list[Windows]:
+        """Predict hidden windows of each length, or hidden ends of the record."""
         x, y, cells = self._x, self._y, self._cells(self._x)
-        residuals = self._other_residuals(x)
-        splits = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
-        splits = splits or [(np.full(x.size, fill_value=True), np.zeros(0, np.int64))]
-        count = sum(1 + np.count_nonzero(abs(np.diff(hidden)) > 1) for _, hidden in splits)
-        predictions, predictors, terms = [], [], []
-        for visible, hidden in splits:
-            predictions.append(self._candidates(cells, x, y, visible, hidden))
-            predictors.append(self._other_errors(x, residuals, visible, hidden))
-            terms.append(_variance_terms(x[visible], x[hidden], length))
-        indices = np.concatenate([hidden for _, hidden in splits])
-        errors = np.concatenate(predictions, axis=2) - y[indices]
-        predictors, terms = np.concatenate(predictors, axis=2), np.concatenate(terms)
-        return Windows(length, count, indices, terms, errors, predictors)
+        residuals, unhidden = self._other_residuals(x), np.full(x.size, fill_value=True)
+        windows, shared = [], None
+        hide = partial(_hide_ends, side=side) if side else _hide_windows
+        all_splits = [list(hide(x, length)) or [(unhidden, np.zeros(0, np.int64))] for length in lengths]
+        is_visible = np.all([visible for splits in all_splits for visible, _ in splits], axis=0)
+        if not side and np.mean(is_visible) >= 1 - _MAX_SHARED_PART:
+            shared = self._fit_seasons(cells, y, is_visible)
+        for length, splits in zip(lengths, all_splits, strict=True):
+            errors, predictors, terms = [], [], []
+            for visible, rows in splits:
+                seasons = self._fit_seasons(cells, y, visible) if shared is None else shared
+                errors.append(self._candidates(seasons, x, y, visible, rows) - y[rows])
+                predictors.append(self._other_errors(x, residuals, visible, rows))
+                terms.append(_variance_terms(x[visible], x[rows], length))
+            count = sum(1 + np.count_nonzero(abs(np.diff(rows)) > 1) for _, rows in splits)
+            indices = np.concatenate([rows for _, rows in splits])
+            phases = [layout.cell[indices] % layout.phases for layout in cells]
+            parts = np.concatenate(terms), phases, *(np.concatenate(e, axis=2) for e in (errors, predictors))
+            windows.append(Windows(length, count, indices, *parts))
+        return windows
 
     def _mix(self, windows: Windows, regression: "Regression", measured: HostArray) -> Mixture:
         """Fit a mixture to hidden samples, at which other columns are `measured` as in gaps."""
@@ -282,8 +294,7 @@ class SeriesFiller:
         variances = np.stack([nnls(windows.terms, square)[0] for square in squares], axis=1)
         # An unsampled phase has the mean squared error of the worst phase.
         mean = worst = squares[1].mean() or 1.0
-        for layout in self._cells(self._x):
-            phase = layout.cell[indices] % layout.phases
+        for phase in windows.phases:
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
         return Mixture(windows.length, weights, variances * np.array([1.0, worst / mean]))
