@@ -23,7 +23,7 @@ from positional_embeddings.arrays.errors import (
 )
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns
+from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns, has_no_order
 from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 from positional_embeddings.times.calendar import MEAN_DAYS
@@ -39,9 +39,8 @@ _MAX_VALUE = 1e100
 # Clocks go back in the first hours of a day, once a year, in days.
 _NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
 
-# Steps that differ by this part are unequal. The smallest number of pairs of neighbouring rows, and
-# the smallest ratio of their squared differences to that of any two rows, without an order.
-_MAX_STEP_DIFFERENCE, _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 1e-3, 20, 0.8
+# Steps that differ by this part are unequal.
+_MAX_STEP_DIFFERENCE = 1e-3
 
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
@@ -408,7 +407,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
                 return
         is_ordered = bool(self._periods)  # by a stated season
-        names = [self._name(j) for j in columns if _has_no_order(self._samples[j])]
+        names = [self._name(j) for j in columns if has_no_order(*self._samples[j].T)]
         if names and not is_ordered:
             message = f"Rows have no order in column {names[0]!r}"
             message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
@@ -567,16 +566,6 @@ def _has_unequal_steps(values: Any) -> bool:
         return False
     steps = np.diff(np.asarray(values).astype(np.float64))
     return bool((steps > 0).all() and np.ptp(steps) > _MAX_STEP_DIFFERENCE * np.median(steps))
-
-
-def _has_no_order(samples: HostArray) -> bool:
-    """Return whether squared differences of neighbouring rows are as large as of any two."""
-    row, y = samples[:, 0], samples[:, -1]
-    y = (y - y.mean()) / (np.ptp(y) or 1.0)
-    squares = np.diff(y)[np.diff(row) == 1] ** 2
-    n = squares.size
-    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(n, 1) ** 0.5)
-    return bool(n >= _MIN_NEIGHBOURS and squares.mean() > 2 * limit * y.var() > 0)
 
 
 def _reads_dates(estimator: Any) -> bool:

@@ -20,12 +20,16 @@ _NUM_WINDOWS, _NUM_HIDDEN, _MAX_HIDDEN_PART, _NUM_ENDS = 64, 640, 0.2, 16
 # The largest part of hidden samples of all octaves for which seasons are fitted without all of them.
 _MAX_SHARED_PART = 0.05
 
+# The smallest number of pairs of neighbouring samples, and the smallest ratio of their squared
+# differences to those of any two samples, without an order.
+_MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 20, 0.8
+
 # The largest extrapolation without a warning, as a part of the record.
 _MAX_EXTRAPOLATION = 0.1
 
 # The smallest number of cycles of a period, and of steps in a period; the number of samples of a
 # mean on either side of a gap.
-_MIN_CYCLES, _MIN_STEPS, _NEIGHBOURS = 2.5, 2.5, 8
+_MIN_CYCLES, _MIN_STEPS, _NUM_MEAN = 2.5, 2.5, 8
 
 # The number of harmonics, of which irregular samples have to resolve one.
 _NUM_HARMONICS = 3
@@ -84,9 +88,14 @@ class SeriesFiller:
         self._max_period = span / _MIN_CYCLES
         self.periods = [p for p in periods if not self._reason_unresolved(p)]
         self._columns: Sequence[SeriesFiller] = ()
-        self._bridges: Sequence[Bridge] = _BRIDGES
+        # The number of bridges of candidates without other columns.
+        self._num_bridges = 3 if has_no_order(self._x, self._y) else 2
         self._regressions: dict[tuple[int, int], Regression] = {}
         self._mixtures: dict[tuple[int, int, int], Mixture] = {}
+
+    @property
+    def _bridges(self) -> "Sequence[Bridge]":
+        return _BRIDGES[: 3 if self._columns else self._num_bridges]
 
     @cached_property
     def _seasons(self) -> tuple[list[list[int]], HostArray]:
@@ -104,7 +113,6 @@ class SeriesFiller:
     def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
         """Fit the mixtures for gaps at some positions, with other columns as predictors."""
         self._columns = columns
-        self._bridges = (*_BRIDGES, _mean) if columns else _BRIDGES
         grid = np.union1d(self._x, queries[:, 0])
         visible, rows = np.isin(grid, self._x), np.searchsorted(grid, queries[:, 0])
         errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
@@ -124,7 +132,7 @@ class SeriesFiller:
         is_unsampled = np.any([np.zeros(rows.size), *(c.is_unsampled[rows] for c in cells)], axis=0)
         fitted = dict(self._regressions), dict(self._mixtures)
         for mixture, corrections, gap in self._mixed(x, errors, *fitted):
-            candidates = _candidates_of(values[:, :, gap], corrections)
+            candidates = self._corrected(values[:, :, gap], corrections)
             # No hidden window represents an unsampled phase: straight lines fill it.
             mixed = mixture.weights @ candidates
             mean[gap] = np.where(is_unsampled[gap], candidates[0], mixed)
@@ -232,6 +240,13 @@ class SeriesFiller:
         bridged = [[bridge(x_visible, r, x[rows]) for bridge in self._bridges] for r in residuals]
         return seasons[:, None, rows] + np.array(bridged)
 
+    def _corrected(self, values: HostArray, corrections: HostArray | None) -> Array:
+        """Return the candidates, (candidates, rows), the corrected ones last."""
+        candidates = [*values[:, : self._num_bridges]]
+        if corrections is not None:
+            candidates += [*(values - corrections)]
+        return np.asfortranarray(np.concatenate(candidates))
+
     def _other_residuals(self, x: HostArray) -> Array:
         """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
         return np.reshape([column.residuals_at(x) for column in self._columns], (-1, x.size))
@@ -285,7 +300,7 @@ class SeriesFiller:
         if measured.any():
             blocks = _NUM_BLOCKS * indices // self._x.size
             corrections = regression.cross_predict(windows, blocks, measured)
-        errors = _candidates_of(windows.errors, corrections).T
+        errors = self._corrected(windows.errors, corrections).T
         if not indices.size:
             return Mixture(windows.length, np.eye(errors.shape[1])[0], np.full((2, 2), nan))
         weights = _stacking_weights(errors, windows.num_windows)
@@ -386,14 +401,6 @@ def _moments(errors: HostArray, scaled: HostArray) -> Moments:
     return Moments(products, cross, variance)
 
 
-def _candidates_of(values: HostArray, corrections: HostArray | None) -> Array:
-    """Return the candidates, (candidates, rows), the corrected ones last."""
-    candidates = [*values[:, : len(_BRIDGES)]]
-    if corrections is not None:
-        candidates += [*(values - corrections)]
-    return np.asfortranarray(np.concatenate(candidates))
-
-
 def fit_columns(
     fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_columns: int
 ) -> None:
@@ -411,6 +418,15 @@ def fit_columns(
         filler.fit(x, [fillers[k] for k in nearest if row[k]])
 
 
+def has_no_order(x: HostArray, y: HostArray) -> bool:
+    """Return whether squared differences of neighbours are as large as of any two samples."""
+    steps, variance = np.diff(x), y.var()
+    squares = np.diff(y)[steps <= steps.min(initial=inf) * (1 + _ROUNDING)] ** 2
+    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(squares.size, 1) ** 0.5)
+    has_samples = squares.size >= _MIN_NEIGHBOURS
+    return bool(has_samples and squares.mean() > 2 * limit * variance > _TINY)
+
+
 # Bridges over gaps.
 
 
@@ -423,7 +439,7 @@ def _interpolate_means(x: HostArray, y: HostArray, queries: HostArray) -> Array:
     x, queries = x - x[0], queries - x[0]  # limits the rounding of sums
     sums = np.concatenate([np.zeros((2, 1)), np.stack([x, y]).cumsum(axis=1)], axis=1)
     right = np.searchsorted(x, queries, side="right")
-    first, last = np.maximum(right - _NEIGHBOURS, 0), np.minimum(right + _NEIGHBOURS, x.size)
+    first, last = np.maximum(right - _NUM_MEAN, 0), np.minimum(right + _NUM_MEAN, x.size)
     (x0, y0), (x1, y1) = (
         (sums[:, stop] - sums[:, start]) / np.maximum(stop - start, 1)
         for start, stop in ((first, right), (right, last))
@@ -437,7 +453,7 @@ def _mean(x: HostArray, y: HostArray, queries: HostArray) -> Array:  # noqa: ARG
     return np.full(queries.shape, y.mean())
 
 
-_BRIDGES = (_interpolate, _interpolate_means)
+_BRIDGES = (_interpolate, _interpolate_means, _mean)
 
 
 # Hidden windows and ends, and the weights and variances that they give.
