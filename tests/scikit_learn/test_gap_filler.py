@@ -1174,21 +1174,15 @@ def test_a_close_column_helps(length, part):
 
 
 FLAG = np.arange(800) % 7 < 2
-RARE = np.full(800, np.nan)
-RARE[[100, 300, 500]] = 1.0, 50.0, -3.0
 COLUMNS = {
     "noise": np.random.default_rng(5).normal(size=(800, 30)),
     "walks": np.random.default_rng(6).normal(size=(800, 30)).cumsum(axis=0),
-    "constant": np.ones(800),
     "flag": 1.0 * FLAG,
     "season": 1e-9 * np.sin(np.arange(800)) + 1e6 * FLAG,
-    "counter": np.arange(800.0),
-    "three measurements": RARE,
 }
 
 
 @pytest.mark.filterwarnings("ignore:The period 7 is not used")  # of noise
-@pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("length", [5, 36])
 def test_other_columns_do_no_harm(name, length):
@@ -1198,6 +1192,32 @@ def test_other_columns_do_no_harm(name, length):
     assert error < 1.3 * expected
     alone = error_beside(y, hidden)
     assert error_beside(y, hidden, COLUMNS["noise"][:, :5]) < 1.15 * alone
+
+
+def at(n, *rows):
+    """Return measurements in some rows."""
+    return np.where(np.isin(np.arange(n), rows), 9 * np.sin(np.arange(n)), np.nan)
+
+
+USELESS = {
+    "constant": (800, np.ones(800)),
+    "counter": (800, np.arange(800.0)),
+    "rounding": (800, 1e6 * np.arange(800.0) + 1e-9 * np.sin(np.arange(800))),
+    "three measurements": (800, at(800, 101, 303, 507)),
+    "eight measurements": (120, at(120, 40, 41, 69, 70, 71, 72, 98, 99)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
+@pytest.mark.parametrize("name", USELESS)
+def test_columns_that_tell_nothing_are_ignored(name):
+    n, column = USELESS[name]
+    y, close, hidden = walks(5, n=n)
+    table = np.column_stack([np.where(hidden, np.nan, y), close, column])
+    expected = GapFiller().fit_transform(table[:, :2])
+    with np.errstate(all="raise", under="ignore"):
+        filled = GapFiller().fit_transform(table)
+    np.testing.assert_allclose(filled[:, :2], expected, atol=1e-9)
 
 
 def test_units_and_order_of_columns_do_not_matter():

@@ -335,7 +335,7 @@ class Regression:
         is_usable = (count >= min_count) & (rms > _ROUNDING).all(axis=0)
         self._scale = np.where(is_usable, rms, nan)
         self._limit = abs(errors).max(axis=2, keepdims=True, initial=0.0)
-        self._ridge = errors.shape[1] / windows.num_windows
+        self._ridge = np.count_nonzero(is_usable) / windows.num_windows
         self._moments = _moments(windows.errors, self.scale(windows.predictors))
 
     def scale(self, errors: HostArray) -> Array:
@@ -410,7 +410,7 @@ def fit_columns(
     grid = np.unique(np.concatenate([filler._x for filler in fillers]))
     y = np.stack([filler.residuals_at(grid) for filler in fillers])
     mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)
-    y = np.nan_to_num((y - mean) / np.where(std > _ROUNDING, std, inf))
+    y = np.nan_to_num((y - mean) / np.where(std > 0, std, inf))
     products = abs(y @ y.T)  # of the samples of both columns
     np.fill_diagonal(products, 0.0)
     for filler, x, row in zip(fillers, queries, products, strict=True):
