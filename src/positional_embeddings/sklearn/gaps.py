@@ -40,6 +40,10 @@ _ROUNDING = 1e-9  # relative rounding error of a length and of a residual
 # blocks of time, and the octave of the remaining variance without a measurement.
 _MIN_MEASURED_PART, _MIN_MEASURED, _NUM_BLOCKS, _NO_OTHERS = 0.1, 10, 5, 1
 
+# The largest lag of another column in steps, and its rounding error; the smallest gain of the
+# correlation of changes, and the same in standard errors.
+_MAX_LAG, _MAX_SHIFT_ERROR, _MIN_LAG_GAIN, _MIN_LAG_ERRORS = 3, 1e-3, 0.1, 4
+
 # The number of estimates of a ridge, the smallest part of the variance that remains, and the
 # smallest variance.
 _NUM_RIDGES, _MIN_PART, _TINY = 3, 2.0**-10, 1e-300
@@ -87,7 +91,7 @@ class SeriesFiller:
         self.max_extrapolation = max(_MAX_EXTRAPOLATION * span, self._median_step)
         self._max_period = span / _MIN_CYCLES
         self.periods = [p for p in periods if not self._reason_unresolved(p)]
-        self._columns: Sequence[SeriesFiller] = ()
+        self._columns: Sequence[tuple[SeriesFiller, int]] = ()  # other columns, and their lags
         # The number of bridges of candidates without other columns.
         self._num_bridges = 3 if has_no_order(self._x, self._y) else 2
         self._regressions: dict[tuple[int, int], Regression] = {}
@@ -110,8 +114,8 @@ class SeriesFiller:
                 best = min(best, self._y - parts.sum(axis=0), key=np.var)
         return selected, best
 
-    def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
-        """Fit the mixtures for gaps at some positions, with other columns as predictors."""
+    def fit(self, queries: HostArray, columns: "Sequence[tuple[SeriesFiller, int]]") -> None:
+        """Fit the mixtures for gaps at some positions, with other columns at lags as predictors."""
         self._columns = columns
         grid = np.union1d(self._x, queries[:, 0])
         visible, rows = np.isin(grid, self._x), np.searchsorted(grid, queries[:, 0])
@@ -249,12 +253,16 @@ class SeriesFiller:
 
     def _other_residuals(self, x: HostArray) -> Array:
         """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
-        return np.reshape([column.residuals_at(x) for column in self._columns], (-1, x.size))
+        rows = [column.residuals_at(x, lag) for column, lag in self._columns]
+        return np.reshape(rows, (-1, x.size))
 
-    def residuals_at(self, x: HostArray) -> Array:
-        """Return the samples without their seasons, NaN at other positions."""
-        indices = np.minimum(np.searchsorted(self._x, x), self._x.size - 1)
-        return np.where(self._x[indices] == x, self._seasons[1][indices], nan)
+    def residuals_at(self, x: HostArray, lag: int = 0) -> Array:
+        """Return the samples some steps after positions, without seasons, NaN if there is none."""
+        shift, tolerance = lag * self._median_step, abs(lag) * _MAX_SHIFT_ERROR * self._median_step
+        indices = np.searchsorted(self._x, x + shift - tolerance)
+        indices = np.minimum(indices, self._x.size - 1)
+        is_sample = abs(self._x[indices] - x - shift) <= tolerance
+        return np.where(is_sample, self._seasons[1][indices], nan)
 
     def _other_errors(
         self, x: HostArray, residuals: HostArray, visible: HostArray, rows: HostArray
@@ -410,12 +418,26 @@ def fit_columns(
     grid = np.unique(np.concatenate([filler._x for filler in fillers]))
     y = np.stack([filler.residuals_at(grid) for filler in fillers])
     mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)
-    y = np.nan_to_num((y - mean) / np.where(std > 0, std, inf))
+    y = (y - mean) / np.where(std > 0, std, inf)
+    lags = _lags(np.nan_to_num(np.diff(y, axis=1)))
+    y = np.nan_to_num(y)
     products = abs(y @ y.T)  # of the samples of both columns
     np.fill_diagonal(products, 0.0)
-    for filler, x, row in zip(fillers, queries, products, strict=True):
+    for filler, x, row, lag in zip(fillers, queries, products, lags, strict=True):
         nearest = np.argsort(-row, kind="stable")[:max_columns]
-        filler.fit(x, [fillers[k] for k in nearest if row[k]])
+        filler.fit(x, [(fillers[k], int(lag[k])) for k in nearest if row[k]])
+
+
+def _lags(changes: HostArray) -> Array:
+    """Return the steps by which column k follows column i, (i, k), 0 unless it clearly does."""
+    norms = np.linalg.norm(changes, axis=1, keepdims=True)
+    changes = changes / np.where(norms > 0, norms, inf)
+    padded = np.pad(changes, ((0, 0), (_MAX_LAG, _MAX_LAG)))
+    n, lags = changes.shape[1], sorted(range(-_MAX_LAG, _MAX_LAG + 1), key=abs)
+    similarity = [abs(changes @ padded[:, _MAX_LAG + k : _MAX_LAG + k + n].T) for k in lags]
+    min_gain = max(_MIN_LAG_GAIN, _MIN_LAG_ERRORS / max(n, 1) ** 0.5)
+    is_late = np.max(similarity, axis=0) > similarity[0] + min_gain
+    return np.where(is_late, np.array(lags)[np.argmax(similarity, axis=0)], 0)
 
 
 def has_no_order(x: HostArray, y: HostArray) -> bool:
