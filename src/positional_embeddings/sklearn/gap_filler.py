@@ -107,14 +107,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     -----
     UserWarning
         At most one of each kind, with the names of the columns. In `fit` with `positions` "auto"
-        and no dates, if the index or a column of spans has unequal steps, and if rows have no
-        order: neighbours differ as much as other rows. In `fit`, if a period that you pass has no
-        season, and if a column with gaps looks like angles, such as directions of wind and
-        longitudes: fill their sine and cosine. If values at an explicit position differ, as for
-        several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
-        period, such as nights or weekends: straight lines fill them, with the standard deviation of
-        the worst sampled phase. In `transform`, if gaps are before or after the record by more than
-        a step and a tenth of the record: extrapolated trends are unreliable.
+        and no dates, if the index or a column of spans has unequal steps, and if rows have no order
+        in most columns with gaps: neighbours differ as much as other rows. In `fit`, if a period
+        that you pass has no season, and if a column with gaps looks like angles, such as directions
+        of wind and longitudes: fill their sine and cosine. If values at an explicit position
+        differ, as for several stations: their mean is used. In `transform`, if gaps are at
+        unsampled phases of a period, such as nights or weekends: straight lines fill them, with the
+        standard deviation of the worst sampled phase. In `transform`, if gaps are before or after
+        the record by more than a step and a tenth of the record: extrapolated trends are
+        unreliable.
 
     Raises
     ------
@@ -158,13 +159,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
     of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
-    number of other columns, n the number of windows, and :math:`\rho` the part of the variance
-    that remains. The mean of the record is a third bridge of corrected candidates. Their errors
-    are predictions from the other four of five blocks of time. All candidates share the weights.
-    Gaps of an octave of :math:`\rho` have their own weights and variance, from hidden samples with
-    the other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
-    samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
-    other column is measured, and tables of one column, do not depend on other columns.
+    number of columns in use, n the number of windows, and :math:`\rho` the part of the variance that
+    remains. A column whose changes follow or precede by up to three steps is shifted. The mean of
+    the record is a third bridge of corrected candidates, and of all candidates if rows have no
+    order. Errors of corrected candidates are predictions from the other four of five blocks of
+    time. All candidates share the weights. Gaps of an octave of :math:`\rho` have their own weights
+    and variance, from hidden samples with the other columns measured as in these gaps. Columns
+    measured at less than a tenth of the hidden samples, and values more than twice as far off as in
+    all windows, are ignored. Gaps at which no other column is measured, and tables of one column,
+    do not depend on other columns.
 
     References
     ----------
@@ -406,9 +409,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 message += '"auto" uses dates only: rows are filled as at equal steps. Pass '
                 warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
                 return
-        is_ordered = bool(self._periods)  # by a stated season
         names = [self._name(j) for j in columns if has_no_order(*self._samples[j].T)]
-        if names and not is_ordered:
+        if 2 * len(names) > len(columns) and not self._periods:  # a stated season is an order
             message = f"Rows have no order in column {names[0]!r}"
             message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
             message += ": neighbours differ as much as other rows, and do not predict gaps. Pass "

@@ -17,7 +17,7 @@ from positional_embeddings.times.named import count_harmonics, have_common_step
 # the largest part of all samples in a split; and the number of ends of the record.
 _NUM_WINDOWS, _NUM_HIDDEN, _MAX_HIDDEN_PART, _NUM_ENDS = 64, 640, 0.2, 16
 
-# The largest part of hidden samples of all octaves for which seasons are fitted without all of them.
+# The largest part of samples that windows of all octaves hide, of which seasons are fitted once.
 _MAX_SHARED_PART = 0.05
 
 # The smallest number of pairs of neighbouring samples, and the smallest ratio of their squared
@@ -283,7 +283,9 @@ class SeriesFiller:
         residuals, unhidden = self._other_residuals(x), np.full(x.size, fill_value=True)
         windows, shared = [], None
         hide = partial(_hide_ends, side=side) if side else _hide_windows
-        all_splits = [list(hide(x, length)) or [(unhidden, np.zeros(0, np.int64))] for length in lengths]
+        all_splits = [
+            list(hide(x, length)) or [(unhidden, np.zeros(0, np.int64))] for length in lengths
+        ]
         is_visible = np.all([visible for splits in all_splits for visible, _ in splits], axis=0)
         if not side and np.mean(is_visible) >= 1 - _MAX_SHARED_PART:
             shared = self._fit_seasons(cells, y, is_visible)
@@ -297,7 +299,11 @@ class SeriesFiller:
             count = sum(1 + np.count_nonzero(abs(np.diff(rows)) > 1) for _, rows in splits)
             indices = np.concatenate([rows for _, rows in splits])
             phases = [layout.cell[indices] % layout.phases for layout in cells]
-            parts = np.concatenate(terms), phases, *(np.concatenate(e, axis=2) for e in (errors, predictors))
+            parts = (
+                np.concatenate(terms),
+                phases,
+                *(np.concatenate(e, axis=2) for e in (errors, predictors)),
+            )
             windows.append(Windows(length, count, indices, *parts))
         return windows
 

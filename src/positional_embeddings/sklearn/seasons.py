@@ -99,7 +99,7 @@ class Cells:
 class Smoother(NamedTuple):
     """The trend and the season of the cells of a period."""
 
-    count: HostArray  # of the samples in measured cells
+    num_samples: HostArray  # of each measured cell
     measured: HostArray  # cells
     empty: HostArray  # cells
     line: "LocalLine"
@@ -110,12 +110,12 @@ class Smoother(NamedTuple):
 
         The previous season, plus linear interpolation of its residuals, fills empty cells.
         """
-        filled, means = season.copy(), totals[self.measured] / self.count
+        filled, means = season.copy(), totals[self.measured] / self.num_samples
         residuals = means - season[self.measured]
         filled[self.empty] += np.interp(self.empty, self.measured, residuals)
         filled[self.measured] = means
-        detrended = filled - self.line(filled - season)
-        return self.other_cycles(detrended), detrended[self.measured]
+        detrended = filled - self.line.fit(filled - season)
+        return self.other_cycles.fit(detrended), detrended[self.measured]
 
 
 class LocalLine:
@@ -129,7 +129,8 @@ class LocalLine:
         self._sum_x, self._mean_x = sum_x, sum_x / self._count
         self._spread = square - sum_x * self._mean_x
 
-    def __call__(self, y: HostArray) -> Array:
+    def fit(self, y: HostArray) -> Array:
+        """Return the line at each cell."""
         sum_y, product = self._sums(np.stack([y, self._x * y]))
         mean_y = sum_y / self._count
         slope = np.where(self._spread > _MIN_SPREAD, product - self._sum_x * mean_y, 0.0)
@@ -152,10 +153,12 @@ class OtherCycles:
         kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
         self._spectrum = rfft(kernel, self._size)[:, None]
         total = self._sums(1.0 * weight)
-        self._defined, self._undefined = map(np.flatnonzero, (total > _MIN_WEIGHT, total <= _MIN_WEIGHT))
+        self._defined = np.flatnonzero(total > _MIN_WEIGHT)
+        self._undefined = np.flatnonzero(total <= _MIN_WEIGHT)
         self._total = np.maximum(total, _MIN_WEIGHT)
 
-    def __call__(self, values: HostArray) -> Array:
+    def fit(self, values: HostArray) -> Array:
+        """Return the mean for each cell."""
         means = self._sums(self._weight * values.reshape(self._weight.shape)) / self._total
         means[self._undefined] = np.interp(self._undefined, self._defined, means[self._defined])
         return means
