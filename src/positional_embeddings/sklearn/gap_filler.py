@@ -159,7 +159,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
     of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
-    number of columns in use, n the number of windows, and :math:`\rho` the part of the variance that
+    number of columns in use, n that of windows, and :math:`\rho` the part of the variance that
     remains. A column whose changes follow or precede by up to three steps is shifted. The mean of
     the record is a third bridge of corrected candidates, and of all candidates if rows have no
     order. Errors of corrected candidates are predictions from the other four of five blocks of
