@@ -122,6 +122,12 @@ def test_planes_on_a_sphere_are_those_of_its_three_coordinates():
     )
 
 
+def test_a_kernel_wider_than_the_sphere_warns_of_its_unit():
+    kernel = SphereKernel(1500.0)  # kilometres
+    with pytest.warns(UserWarning, match=r"degrees.*For kilometres on Earth, divide by 111\.2"):
+        AttentionRegressor(kernel).fit([[47.4, 8.5], [46.9, 7.4]], [1.0, 2.0])
+
+
 def test_a_kernel_of_a_sphere_is_a_parameter_like_others():
     kernel = SphereKernel(nu=2.5, columns=["lon", "lat"])
     for twin in (clone(kernel), pickle.loads(pickle.dumps(kernel))):
