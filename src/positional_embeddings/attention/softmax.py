@@ -22,7 +22,7 @@ def products(query: Array, key: Array, backend: Backend, scale: float | None = N
     if scale is not None:
         query = backend.astype(query, backend.dtype) * scale
     if key.dtype == backend.dtype:
-        return backend.grouped_matmul(query, backend.transpose(key))
+        return backend.scalar_products(query, key)
     parts = [key[..., at, :] for at in _parts_to_convert(key, backend)]
     found = [products(query, backend.astype(part, backend.dtype), backend) for part in parts]
     return found[0] if len(found) == 1 else backend.xp.concat(found, axis=-1)
