@@ -60,6 +60,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
+from positional_embeddings.arrays.caching import call_key
 from positional_embeddings.arrays.dispatch import get_backend
 
 
@@ -664,3 +665,178 @@ def test_buffers_without_memory_are_stored_in_as_they_come():
     mapped = torch.func.vmap(lambda buffer, new: step.store(buffer, new)[1])
     buffers = torch.zeros(5, 4, 6, 2)
     assert bool(mapped(buffers, new.expand(5, 4, 3, 2)).all())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_plans_are_remembered_for_plain_tensors_alone():
+    """What a mode, a transformation or a compilation makes does not outlive it."""
+    x, keys = torch.zeros(2, 3), []
+
+    def with_key(x):
+        keys.append(call_key(x, None))
+        return x + 0.0
+
+    vmap, jvp, functionalize = torch.vmap(with_key), torch.func.jvp, torch.func.functionalize
+    (
+        vmap(x),
+        jvp(with_key, (x,), (x,)),
+        functionalize(with_key)(x),
+        torch.func.grad(lambda x: with_key(x).sum())(x),
+    )
+    torch.jit.trace(with_key, x)
+    torch.compile(with_key, backend="eager", fullgraph=False)(x)
+    with torch.device("cpu"):  # a mode of functions
+        with_key(x)
+    with FakeTensorMode() as mode:
+        with_key(mode.from_tensor(x))
+    with torch.autograd.forward_ad.dual_level():
+        with_key(x)
+    with_key(torch.nn.Parameter(x))
+    assert {key for key in keys if key is not None} <= {call_key(x, None)}
+    assert keys.count(call_key(x, None)) <= 1  # `torch.jit.trace` also runs the function itself
+
+
+def test_keys_tell_tensors_apart():
+    x, leaf = torch.zeros(2, 3), torch.zeros(2, 3, requires_grad=True)
+    tensors = [
+        x,
+        x.T,
+        x.to(torch.float64),
+        torch.zeros(2, 4),
+        leaf,
+        torch.zeros(2, 3, device="meta"),
+    ]
+    keys = [call_key(tensor, None) for tensor in tensors]
+    keys += [call_key(x, x), call_key(x, torch.zeros(2, 3)), call_key(x, None, x)]
+    keys += [call_key(x, None, leaf), call_key(x, torch.zeros(3, 2).T)]
+    with torch.inference_mode():
+        keys.append(call_key(x, None))
+    torch.set_default_dtype(torch.float64)
+    try:
+        keys.append(call_key(x, None))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert None not in keys
+    assert len(set(keys)) == len(keys)
+    assert call_key(torch.ones(2, 3), None) == keys[0]
+    assert call_key(x, None, np.zeros(3)) is None
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_a_remembered_plan_rotates_and_differentiates_alike(layout):
+    rope = RoPE(8, 32, layout=layout, feature_axis=-1, seq_axis=-2)
+    x, positions = (
+        torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0)),
+        torch.arange(3, 8),
+    )
+    tables = rope.tables(positions)
+    for _ in range(2):
+        with torch.inference_mode():
+            inferred = [rope(x, offset=3), rope(x, positions=positions), tables(x)]
+        plain = [rope(x, offset=3), rope(x, positions=positions), tables(x)]
+        out = torch.empty_like(x)
+        plain += [rope(x, offset=3, out=out).clone(), tables(x, out=out)]
+        leaf = x.clone().requires_grad_()
+        recorded = [rope(leaf, offset=3), rope(leaf, positions=positions), tables(leaf)]
+        expected = rope(x.numpy(), offset=3)
+        for result in (*inferred, *plain, *recorded):
+            np.testing.assert_array_equal(result.detach().numpy(), expected)
+        for result in recorded:
+            leaf.grad = None
+            (result * x).sum().backward()
+            np.testing.assert_allclose(
+                leaf.grad.numpy(), rope(x, offset=3, inverse=True), atol=1e-6
+            )
+
+
+def test_tables_that_are_trained_are_not_remembered():
+    rope, x = RoPE(4, 8), torch.ones((4, 3))
+    made = rope.tables(torch.arange(3))
+    trained = type(made)(rope, torch.nn.Parameter(made.cos_sin.clone()))
+    before = trained(x)
+    before.sum().backward()
+    with torch.no_grad():
+        first = trained(x)
+        trained.cos_sin.mul_(2)
+        np.testing.assert_array_equal(trained(x).numpy(), 2 * first.numpy())
+    assert trained.cos_sin.grad is not None
+
+
+POINTS = torch.linspace(-300.0, 300.0, 1001, dtype=torch.float64)
+ENCODINGS = {
+    "sinusoidal": lambda x, **options: sinusoidal_encoding(x, 16, **options),
+    "cyclic": lambda x, **options: cyclic_encoding(x, 7.0, harmonics=2, **options),
+    "fourier": lambda x, **options: fourier_encoding(x, [3.0, 5.0], **options),
+    "random": lambda x, **options: random_fourier_encoding(x[None], 16, rng=0, **options),
+    "spherical": lambda x, **options: spherical_encoding(x / 4, x, 3, **options),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_numpy_computes_encodings_of_tensors_on_the_host(name):
+    """The numbers are the same, and a gradient or a mode does without NumPy."""
+    encode = ENCODINGS[name]
+    for dtype in (None, torch.float32, torch.float16):
+        result = encode(POINTS, dtype=dtype)
+        numpy_dtype = None if dtype is None else getattr(np, str(dtype)[6:])
+        assert result.dtype == (dtype or torch.float64)
+        np.testing.assert_array_equal(result.numpy(), encode(POINTS.numpy(), dtype=numpy_dtype))
+    half = encode(POINTS, dtype=torch.bfloat16)
+    torch.testing.assert_close(half, encode(POINTS, dtype=torch.float32).to(torch.bfloat16))
+    leaf = POINTS.clone().requires_grad_()
+    recorded = encode(leaf)
+    assert recorded.requires_grad
+    assert torch.allclose(recorded.detach(), encode(POINTS), atol=1e-12)
+    with torch.no_grad():
+        assert torch.equal(encode(leaf), encode(POINTS))
+    mapped = torch.vmap(encode)(POINTS[:6, None])
+    assert torch.allclose(mapped[..., 0].T, encode(POINTS[:6]), atol=1e-12)
+    _, tangent = torch.func.jvp(encode, (POINTS,), (torch.ones_like(POINTS),))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(POINTS, torch.ones_like(POINTS))
+        assert torch.equal(torch.autograd.forward_ad.unpack_dual(encode(dual)).tangent, tangent)
+
+
+def test_a_remembered_plan_of_a_step_holds_no_tensor_of_the_caller():
+    """A mask that changes is read again, and the gradient of a bias is recorded anew."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    q, k, v = (
+        torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)
+    )
+    _, step = KVCache.empty(1, 8, xp=torch, **axes).step(3)
+
+    def attend(**options):
+        return scaled_dot_product_attention(q, k, v, positions=step, **axes, **options)
+
+    plain = attend(mask=CausalMask())
+    assert len(step._plans) == 1
+    assert torch.equal(attend(mask=CausalMask()), plain)
+    with torch.inference_mode():
+        assert torch.equal(attend(mask=CausalMask()), plain)
+    assert len(step._plans) == 2
+    mask = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    torch.testing.assert_close(attend(mask=mask), plain)
+    mask[:] = False
+    torch.testing.assert_close(attend(mask=mask), attend())
+    weight = torch.nn.Parameter(torch.zeros(32, 2))
+    bias = T5Bias(2, embeddings=weight)
+    for _ in range(2):
+        weight.grad = None
+        attend(bias=bias).pow(2).sum().backward()
+        assert torch.any(weight.grad != 0)
+
+
+def test_results_are_overwritten_where_nothing_is_recorded():
+    """An attention without gradients equals one with gradients, to the bit."""
+    q, k, v = (torch.randn(2, 300, 8, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    options = {"feature_axis": -1, "seq_axis": -2, "mask": CausalMask(), "block_size": 64}
+    inputs = [x.clone() for x in (q, k, v)]
+    expected = scaled_dot_product_attention(*inputs, **options)
+    assert all(map(torch.equal, inputs, (q, k, v)))
+    for index in range(3):
+        leaves = [x.clone().requires_grad_(i == index) for i, x in enumerate((q, k, v))]
+        output = scaled_dot_product_attention(*leaves, **options)
+        output.sum().backward()
+        torch.testing.assert_close(output.detach(), expected, rtol=0, atol=1e-6)
+        assert torch.isfinite(leaves[index].grad).all()

@@ -8,6 +8,7 @@ from sys import getsizeof
 from typing import Any, TypeVar
 
 from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.backends.torch import tensors_key
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
 
 Result = TypeVar("Result")
@@ -54,7 +55,7 @@ def _memory_size(value: object) -> int:
 
 
 def _specialized(value: object) -> object:
-    """Return a number for which PyTorch specializes a graph that would serve any number."""
+    """Return an equal value that PyTorch treats as a constant of a graph."""
     if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
     if isinstance(value, tuple):
@@ -125,8 +126,9 @@ def signature_of(*arrays: Any) -> tuple[Any, ...] | None:
 def call_key(x: Any, out: Any, *inputs: Any) -> tuple[Any, ...] | None:
     """Return the key of a plan: all that determines the checks and the kernel of a call.
 
-    The key is None unless all arrays are NumPy arrays, or CuPy arrays on one device. `inputs`
-    may be None; their strides are not part of the key.
+    The key is None unless all arrays are NumPy arrays, CuPy arrays on one device, or tensors of
+    PyTorch outside of its modes and transformations. `inputs` may be None; their strides are not
+    part of the key.
     """
     kind = type(x)
     key: tuple[Any, ...]
@@ -134,6 +136,9 @@ def call_key(x: Any, out: Any, *inputs: Any) -> tuple[Any, ...] | None:
         device, key = None, (x.dtype, x.shape, x.strides, x.flags.aligned)
     elif kind.__module__ == "cupy":
         device, key = x.data.device_id, (kind, x.dtype, x.shape, x.strides, x.data.device_id)
+    elif kind.__module__ == "torch":
+        tensors = tensors_key(x, out, *inputs)
+        return tensors and (*tensors, out is x, None if out is None else out.stride())
     else:
         return None
     for array in inputs if out is None else (*inputs, out):

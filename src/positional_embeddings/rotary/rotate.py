@@ -14,7 +14,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
@@ -147,8 +147,8 @@ def _alignment(
     is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
     if options.rotary_dim is not None:
-        most = f"{features}, the features of `x`"
-        features = layouts.rotated_features(options.rotary_dim, features, most)
+        limit = f"{features}, the features of `x`"
+        features = layouts.rotated_features(options.rotary_dim, features, limit)
     elif not is_complex:
         layouts.check_even(x, axis)
     shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
@@ -264,8 +264,9 @@ def choose_kernel(
     if dtypes.is_complex(x.dtype):
         return _rotate_complex
     rotates_all = options.layout == "half" and options.rotary_dim in (None, x.shape[axis])
-    is_small = backend.computes_in_blocks and 0 < x.size <= MAX_FULL_WIDTH_SIZE
-    if is_small and rotates_all and x.dtype in (np.float32, np.float64):
+    is_small = 0 < prod(x.shape) <= MAX_FULL_WIDTH_SIZE and backend.is_on_host(x)
+    is_single = dtypes.dtype_name(x.dtype) in ("float32", "float64")
+    if is_small and rotates_all and is_single and backend.shares_numpy_memory:
         return rotate_full_width
     return _rotate_blocks
 
@@ -358,25 +359,34 @@ def rotate_full_width(
 ) -> None:
     """Rotate small arrays in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
-    NumPy multiplies full arrays faster than halves. Tables may have half or full width.
+    NumPy multiplies full arrays faster than halves, and PyTorch in fewer operations. Tables may
+    have half or full width.
     """
-    axis = plan.axis
+    axis, xp = plan.axis, plan.backend.xp
     if cos.shape[axis] < x.shape[axis]:
-        cos, sin = full_width_tables(cos, sin, axis)
-    leading, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = (*leading, slice(None, half)), (*leading, slice(half, None))
-    swapped = np.concat([x[second], x[first]], axis=axis)
+        cos, sin = full_width_tables(cos, sin, axis, xp)
+    half = x.shape[axis] // 2
+    if plan.backend.has_host_arrays:  # NumPy's `roll` takes four times as long
+        leading = (slice(None),) * axis
+        first, second = (*leading, slice(None, half)), (*leading, slice(half, None))
+        swapped = np.concat([x[second], x[first]], axis=axis)
+    else:
+        swapped = xp.roll(x, half, axis=axis)
     swapped *= sin
-    np.multiply(x, cos, out=out)
+    if plan.backend.supports_out:
+        xp.multiply(x, cos, out=out)
+    else:
+        out[...] = x
+        out *= cos
     if sign < 0:
         out -= swapped
     else:
         out += swapped
 
 
-def full_width_tables(cos: HostArray, sin: HostArray, axis: int) -> tuple[HostArray, HostArray]:
+def full_width_tables(cos: Array, sin: Array, axis: int, xp: Namespace) -> tuple[Array, Array]:
     """Return the full-width tables of the half layout: [cos, cos] and [-sin, sin]."""
-    return np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
+    return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
 
 
 def _rotate_complex(
@@ -406,7 +416,7 @@ def _rotate_blocks(
     for block, table_block in _blocks(x, cos, axis, backend):
         first, second, out_first, out_second = [part[block] for part in parts]
         if (table_block, first.shape) != previous:
-            c, s = (_repeated(table[table_block], first, backend) for table in (cos, sin))
+            c, s = (_broadcast_copy(table[table_block], first, backend) for table in (cos, sin))
             previous = table_block, first.shape
         first, second = (backend.astype(part, c.dtype) for part in (first, second))
         rotated_first = first * c
@@ -417,7 +427,7 @@ def _rotate_blocks(
         out_second[...] = rotated_second
 
 
-def _repeated(table: Array, block: Array, backend: Backend) -> Array:
+def _broadcast_copy(table: Array, block: Array, backend: Backend) -> Array:
     """Repeat a table over its block, as NumPy broadcasts slowly along short rows."""
     if table.shape == block.shape or not backend.computes_in_blocks:
         return table
@@ -448,7 +458,7 @@ def _blocks(x: Array, table: Array, axis: int, backend: Backend) -> Iterator[tup
         order.sort(key=lambda a: -strides[a])
     lengths = blocks.block_lengths(shape, order, max_pairs)
     order.sort(key=lambda a: table.shape[a] == 1)
-    for parts in product(*(blocks.cuts(shape[a], lengths[a]) for a in order)):
+    for parts in product(*(blocks.block_slices(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
         block = tuple(part_of[a] for a in range(len(shape)))
         lengths_and_parts = zip(table.shape, block, strict=True)

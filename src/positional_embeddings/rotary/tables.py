@@ -32,7 +32,7 @@ class RotaryTables(ArrayDataclass):
         The layer, with the layout, rotated features and axes of the queries and keys.
     cos_sin : array, shape (2, pairs, ...)
         Cosine and sine of each rotated pair; the further axes are the axes of the positions. A
-        NumPy array is copied.
+        NumPy array is copied; do not change another one.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class RotaryTables(ArrayDataclass):
 
     rope: Any
     cos_sin: Any = array_field()
-    # Plans and aligned tables, by the `call_key` of NumPy or CuPy arrays.
+    # Plans and aligned tables, by `call_key`.
     _plans: dict[Any, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -112,9 +112,9 @@ class RotaryTables(ArrayDataclass):
             tables = axes.repeat_for_heads(tables, x_axes.repeats, backend)
             cos, sin = align_tables(tables, x_axes, backend)
         if plan.kernel is rotate_full_width:
-            cos, sin = full_width_tables(cos, sin, x_axes.feature)
+            cos, sin = full_width_tables(cos, sin, x_axes.feature, backend.xp)
         # Copies in CuPy belong to the stream that made them.
-        if backend.has_host_arrays or tables is self.cos_sin:
+        if backend.has_host_arrays or (tables is self.cos_sin and not backend.is_trainable(tables)):
             remember(self._plans, key, (plan, cos, sin))
         return plan, cos, sin
 

@@ -1,19 +1,48 @@
 """PyTorch: automatic differentiation, compilation, autocast, and strides in elements."""
+# ruff: noqa: SLF001 - PyTorch has no public functions that tell whether a mode is active
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any
 
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
 
 
-class PyTorch(Backend):
+class PyTorchBackend(Backend):
     """PyTorch; tensors of a mode (inference, fake, functional) must not outlive it."""
 
-    is_mutable = reads_values = records_gradients = True
+    is_mutable = reads_values = records_gradients = shares_numpy_memory = True
 
     def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
+
+    def values_on_host(self, array: Array) -> HostArray | None:
+        return array.detach().numpy() if _is_eager() and _is_in_host_memory(array) else None
+
+    def on_host(
+        self, function: Callable[..., HostArray], arrays: Sequence[Array], dtype: Dtype
+    ) -> Array:
+        if not (_is_eager() and all(map(_is_in_host_memory, arrays))):
+            return None
+        host_dtype = getattr(np, dtypes.dtype_name(dtype), np.float32)  # NumPy has no bfloat16
+        result = function(*[x.detach().numpy() for x in arrays], dtype=host_dtype)
+        return sys.modules["torch"].from_numpy(result).to(dtype)
+
+    @property
+    def cache_key(self) -> Any:
+        # A tensor of inference mode cannot be used outside of it. On an accelerator, a tensor would
+        # belong to a stream.
+        if not (_is_eager() and self._is_on_cpu):
+            return None
+        return self.xp, "cpu", sys.modules["torch"].is_inference_mode_enabled()
+
+    @cached_property
+    def _is_on_cpu(self) -> bool:
+        return str(self.device) == "cpu"
 
     def _to_numpy(self, array: Array) -> Array:
         return super()._to_numpy(array.detach().cpu())
@@ -40,10 +69,16 @@ class PyTorch(Backend):
         # Addresses, since two storages may share memory.
         (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
         overlap = start < other_stop and other_start < stop
-        return overlap and self._layout(array) != self._layout(other)
+        return overlap and self._array_interface(array) != self._array_interface(other)
 
-    def _layout(self, array: Array) -> object:
+    def _array_interface(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
+
+    def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
+        return function(x, *operands, **({"out": x} if _can_overwrite(x, *operands) else {}))
+
+    def fill(self, x: Array, mask: Array, value: float) -> Array:
+        return (x.masked_fill_ if _can_overwrite(x) else x.masked_fill)(mask, value)
 
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
         return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number
@@ -53,7 +88,11 @@ class PyTorch(Backend):
         return super().searchsorted(ordered, values.contiguous(), side)
 
     def compute_context(self, x: Array) -> AbstractContextManager[object]:
-        torch, device = sys.modules["torch"], x.device.type
+        torch = sys.modules["torch"]
+        is_any_enabled = getattr(torch._C, "_is_any_autocast_enabled", None)
+        if is_any_enabled and not (is_compiling() or is_any_enabled()):
+            return nullcontext()
+        device = x.device.type
         # Devices without autocast, such as "meta", raise an error in `is_autocast_enabled`.
         enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         return torch.autocast(device, enabled=False) if enabled else nullcontext()
@@ -75,3 +114,53 @@ def _addresses(tensor: Array) -> tuple[int, int]:
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start: int = tensor.data_ptr()
     return start, start + (last + 1) * tensor.element_size()
+
+
+def _is_eager() -> bool:
+    """Return whether PyTorch neither compiles, traces, transforms nor intercepts operations."""
+    torch = sys.modules["torch"]
+    try:
+        # Functions of `torch.func`, modes such as `FakeTensorMode`, and derivatives forwards.
+        return (
+            not is_compiling()
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and not torch._C._len_torch_dispatch_stack()
+            and not torch._C._len_torch_function_stack()
+            and torch._C._get_tracing_state() is None
+            and torch.autograd.forward_ad._current_level < 0
+        )
+    except AttributeError:  # of another release
+        return False
+
+
+def _can_overwrite(*tensors: Array) -> bool:
+    """Return whether a result of tensors may be written to the first one."""
+    plain = sys.modules["torch"].Tensor
+    return _is_eager() and not any(type(x) is not plain or x.requires_grad for x in tensors)
+
+
+def tensors_key(x: Array, *tensors: Array) -> tuple[Any, ...] | None:
+    """Return the key of a plan for optional tensors, None unless all are plain and eager."""
+    torch = sys.modules["torch"]
+    kinds = {torch.Tensor, type(None)}
+    if not (kinds.issuperset(map(type, (x, *tensors))) and _is_eager()):
+        return None
+    key = [torch.is_inference_mode_enabled(), torch.get_default_dtype(), x.stride()]
+    for tensor in (x, *tensors):
+        if tensor is None:
+            key.append(None)
+        else:
+            key += [tensor.dtype, tensor.shape, tensor.device, tensor.requires_grad]
+    return tuple(key)
+
+
+def _is_in_host_memory(tensor: Array) -> bool:
+    """Return whether NumPy can read a plain tensor without a copy and without a gradient."""
+    torch = sys.modules["torch"]
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and hasattr(np, dtypes.dtype_name(tensor.dtype))
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+    )
