@@ -1,7 +1,8 @@
 """Compiled functions in JAX beside an experienced user's own lines, and the size of their traces.
 
-Prints two Markdown tables. In the first, both are measured in turn, and the least time of each
-counts. In the second, the equations of a trace and the seconds to trace and compile it.
+Prints two Markdown tables, and writes them to `results/jax.md`. In the first, both are measured in
+turn, and the least time of each counts. The second has the equations of each trace, and the seconds
+to trace and to compile it.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/bench_jax.py [--seconds 2]
 """
@@ -11,6 +12,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault(
@@ -27,54 +30,40 @@ import positional_embeddings as pe
 
 AXES: dict[str, Any] = {"feature_axis": -1, "seq_axis": -2}
 POINTS = 100_000
-Case = tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...]]
+RESULTS = Path(__file__).parent / "results" / "jax.md"
+# Name, function of this library, by hand, arguments, and whether the lines by hand are compiled.
+Case = tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...], bool]
 
 
 def cases() -> Iterator[Case]:
-    """Yield a name, a function of this library, one by hand, and their arguments."""
+    """Yield all cases."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> Any:
         return jnp.asarray(rng.standard_normal(shape), jnp.float32)
 
     for n in (2048, 8192):
-        position, keys = jnp.asarray([n - 5]), jnp.arange(n)
-        key_positions = jnp.where(keys < n - 4, keys, -1)
+        key_positions = jnp.where(jnp.arange(n) < n - 4, jnp.arange(n), -1)
         arrays = normal(1, 8, 1, 64), normal(1, 8, n, 64), normal(1, 8, n, 64)
-        yield (
-            f"a token at positions, {n:,} keys",
-            token,
-            token_by_hand,
-            (
-                *arrays,
-                position,
-                key_positions,
-            ),
-        )
-    rope = pe.RoPE(64, 4096, **AXES)
+        positions = jnp.asarray([n - 5]), key_positions
+        yield f"a token at positions, {n:,} keys", token, token_by_hand, arrays + positions, True
+    qkv = normal(1, 8, 1024, 64), normal(1, 8, 1024, 64), normal(1, 8, 1024, 64)
+    yield "causal attention, 1,024 tokens", causal, causal_by_hand, qkv, True
+    lists = (rng.integers(0, 4096, (4096, 1)) + np.arange(16) * 256) % 4096
+    qkv = normal(1, 8, 4096, 16), normal(1, 8, 4096, 16), normal(1, 8, 4096, 16)
+    yield "`ListMask`, 4,096 x 16 keys", listed, listed_by_hand, (*qkv, jnp.asarray(lists)), True
     for shape in ((1, 32, 2048, 64), (4, 16, 1024, 64), (1, 32, 1, 64)):
         positions = jnp.broadcast_to(jnp.arange(shape[2]), (shape[0], shape[2]))
-        call = (normal(*shape), positions)
-        yield f"`RoPE` at positions, {shape}", lambda x, p: rope(x, positions=p), rope_by_hand, call
-    x = jnp.asarray(rng.uniform(0, 1000, POINTS), jnp.float32)
-    lengths = np.geomspace(1, 1000, 16)
-    yield (
-        "`fourier_encoding`",
-        lambda x: pe.fourier_encoding(x, lengths),
-        (lambda x: sines_by_hand(x[None], jnp.asarray(1 / lengths[:, None], jnp.float32))),
-        (x,),
-    )
-    weights = jnp.asarray(rng.standard_normal((32, 2)) / (2 * np.pi), jnp.float32)
-    yield (
-        "`random_fourier_encoding`",
-        lambda x: pe.random_fourier_encoding(x, 64, rng=0),
-        (lambda x: sines_by_hand(x, weights)),
-        (jnp.stack([x, x[::-1]]),),
-    )
+        yield f"`RoPE` at positions, {shape}", rope, rope_by_hand, (normal(*shape), positions), True
+    x = rng.uniform(0, 1000, (2, POINTS)).astype(np.float32)
+    one, two = (jnp.asarray(x[0]),), (jnp.asarray(x),)
+    for name, on_host in (("float64 on the host", True), ("angles of float32", False)):
+        by_hand = fourier_on_host if on_host else fourier_by_hand
+        yield f"`fourier_encoding`, {name}", fourier, by_hand, one, not on_host
+        by_hand = random_fourier_on_host if on_host else random_fourier_by_hand
+        yield f"`random_fourier_encoding`, {name}", random_fourier, by_hand, two, not on_host
     coordinates = tuple(jnp.asarray(rng.uniform(-m, m, POINTS), jnp.float32) for m in (90, 180))
-    yield "`spherical_encoding`, degree 10, beside eager", spherical, spherical, coordinates
-    qkv = [normal(1, 8, 1024, 64) for _ in range(3)]
-    yield "causal attention, 1,024", causal, causal_by_hand, tuple(qkv)
+    yield "`spherical_encoding`, degree 10, without `jit`", spherical, spherical, coordinates, False
 
 
 def token(q: Any, k: Any, v: Any, positions: Any, key_positions: Any) -> Any:
@@ -86,8 +75,7 @@ def token(q: Any, k: Any, v: Any, positions: Any, key_positions: Any) -> Any:
 def token_by_hand(q: Any, k: Any, v: Any, positions: Any, key_positions: Any) -> Any:
     """Attend by the dense formula."""
     is_visible = (key_positions >= 0) & (key_positions <= positions[:, None])
-    scores = (q @ k.swapaxes(-1, -2)) / 8
-    return jax.nn.softmax(jnp.where(is_visible, scores, -jnp.inf)) @ v
+    return dense(q, k, v, is_visible)
 
 
 def causal(q: Any, k: Any, v: Any) -> Any:
@@ -98,12 +86,35 @@ def causal(q: Any, k: Any, v: Any) -> Any:
 def causal_by_hand(q: Any, k: Any, v: Any) -> Any:
     """Attend by the dense formula."""
     index = jnp.arange(q.shape[-2])
-    scores = (q @ k.swapaxes(-1, -2)) / 8
-    return jax.nn.softmax(jnp.where(index <= index[:, None], scores, -jnp.inf)) @ v
+    return dense(q, k, v, index <= index[:, None])
 
 
+def dense(q: Any, k: Any, v: Any, is_visible: Any) -> Any:
+    """Return attention by two products, without a copy of the transposed keys."""
+    scores = jnp.einsum("...qd,...kd->...qk", q, k) * q.shape[-1] ** -0.5
+    weights = jax.nn.softmax(jnp.where(is_visible, scores, -jnp.inf))
+    return jnp.einsum("...qk,...kd->...qd", weights, v)
+
+
+def listed(q: Any, k: Any, v: Any, lists: Any) -> Any:
+    """Attend to listed keys."""
+    return pe.scaled_dot_product_attention(q, k, v, mask=pe.ListMask(lists), **AXES)
+
+
+def listed_by_hand(q: Any, k: Any, v: Any, lists: Any) -> Any:
+    """Attend to the keys of a gather."""
+    scores = jnp.einsum("...qd,...qnd->...qn", q, k[..., lists, :]) * q.shape[-1] ** -0.5
+    return jnp.einsum("...qn,...qnd->...qd", jax.nn.softmax(scores), v[..., lists, :])
+
+
+_ROPE = pe.RoPE(64, 4096, **AXES)
 _ANGLES = np.outer(np.arange(4096.0), 10_000.0 ** (-np.arange(32) / 32))
 _COS, _SIN = (np.hstack([f(_ANGLES)] * 2).astype(np.float32) for f in (np.cos, np.sin))
+
+
+def rope(x: Any, positions: Any) -> Any:
+    """Rotate queries at traced positions."""
+    return _ROPE(x, positions=positions)
 
 
 def rope_by_hand(x: Any, positions: Any) -> Any:
@@ -112,10 +123,44 @@ def rope_by_hand(x: Any, positions: Any) -> Any:
     return x * cos + jnp.concatenate([-x[..., 32:], x[..., :32]], -1) * sin
 
 
-def sines_by_hand(x: Any, cycles: Any) -> Any:
+_WAVELENGTHS = np.geomspace(1, 1000, 16)
+_FREQUENCIES = np.random.default_rng(0).standard_normal((32, 2)) / (2 * np.pi)
+
+
+def fourier(x: Any) -> Any:
+    """Return features of 16 wavelengths."""
+    return pe.fourier_encoding(x, _WAVELENGTHS)
+
+
+def random_fourier(x: Any) -> Any:
+    """Return 32 random waves of two coordinates."""
+    return pe.random_fourier_encoding(x, 64, rng=0)
+
+
+def fourier_by_hand(x: Any) -> Any:
     """Return sines and cosines of rounded angles."""
-    angles = 2 * np.pi * (cycles @ x)
-    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
+    return sines(x * jnp.asarray(1 / _WAVELENGTHS[:, None], jnp.float32), jnp)
+
+
+def random_fourier_by_hand(x: Any) -> Any:
+    """Return sines and cosines of rounded angles."""
+    return sines(jnp.asarray(_FREQUENCIES, jnp.float32) @ x, jnp)
+
+
+def fourier_on_host(x: Any) -> Any:
+    """Return sines and cosines of angles of float64."""
+    return jnp.asarray(sines(np.asarray(x, np.float64) / _WAVELENGTHS[:, None], np), jnp.float32)
+
+
+def random_fourier_on_host(x: Any) -> Any:
+    """Return sines and cosines of angles of float64."""
+    return jnp.asarray(sines(_FREQUENCIES @ np.asarray(x, np.float64), np), jnp.float32)
+
+
+def sines(cycles: Any, xp: Any) -> Any:
+    """Return sines and cosines of angles in cycles."""
+    angles = 2 * np.pi * cycles
+    return xp.concatenate([xp.sin(angles), xp.cos(angles)])
 
 
 def spherical(latitude: Any, longitude: Any) -> Any:
@@ -135,34 +180,50 @@ def best_times(functions: list[Callable[[], Any]], seconds: float) -> list[float
     return times
 
 
+def equations(jaxpr: Any) -> int:
+    """Return the number of equations of a trace, with those of its inner functions."""
+    inner = jax.tree.leaves([list(e.params.values()) for e in jaxpr.eqns])
+    inner = [getattr(x, "jaxpr", x) for x in inner]
+    return len(jaxpr.eqns) + sum(equations(x) for x in inner if hasattr(x, "eqns"))
+
+
+def compile_case(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
+    """Return the number of equations, and the seconds to trace and to compile them."""
+    function = partial(function)  # its trace is not cached
+    start = time.perf_counter()
+    traced = jax.jit(function).trace(*arguments)
+    lowered_at = time.perf_counter()
+    traced.lower().compile()
+    seconds = lowered_at - start, time.perf_counter() - lowered_at
+    return [str(equations(traced.jaxpr.jaxpr)), *(f"{s:.2f}" for s in seconds)]
+
+
 def main() -> None:
     """Measure, and print both tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each case")
     seconds = parser.parse_args().seconds
     rows, traces = [], []
-    for name, function, by_hand, arguments in cases():
+    for name, function, by_hand, arguments, compiles in cases():
         print(name, file=sys.stderr)
-        start = time.perf_counter()
-        lowered = jax.jit(function).lower(*arguments)
-        traced = time.perf_counter()
-        compiled = lowered.compile()
-        compiled_at = time.perf_counter()
-        equations = len(jax.make_jaxpr(function)(*arguments).eqns)
-        traces.append(
-            [name, str(equations), f"{traced - start:.2f}", f"{compiled_at - traced:.2f}"]
-        )
-        other = by_hand if by_hand is function else jax.jit(by_hand)
-        other(*arguments)
-        calls: list[Callable[[], Any]] = [
-            lambda f=f, a=arguments: f(*a)  # type: ignore[misc]
-            for f in (compiled, other)
-        ]
+        functions = [jax.jit(function), jax.jit(by_hand) if compiles else by_hand]
+        if compiles or by_hand is function:
+            by_hand_trace = compile_case(by_hand, arguments) if compiles else ["", "", ""]
+            traces.append([name, *compile_case(function, arguments), *by_hand_trace])
+        calls = [partial(f, *arguments) for f in functions]
+        best_times(calls, 0.0)  # compile
         ours, theirs = best_times(calls, seconds)
         rows.append([name, duration(ours), duration(theirs), f"{ours / theirs:.2f}"])
-    print(markdown_rows(["", "time", "by hand", "ratio"], rows))
-    print(f"\n{markdown_rows(['', 'equations', 'trace, s', 'compile, s'], traces)}")
-    print(f"\n{one_line(description(), 'jax')}")
+    head = ["", "equations", "trace, s", "compile, s"]
+    text = "\n\n".join(
+        [
+            markdown_rows(["compiled, beside code by hand", "time", "by hand", "ratio"], rows),
+            markdown_rows([*head, *(f"by hand: {title}" for title in head[1:])], traces),
+            one_line(description(), "jax"),
+        ]
+    )
+    RESULTS.write_text(text + "\n", encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":

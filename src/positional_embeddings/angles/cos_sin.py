@@ -127,7 +127,7 @@ def cos_sin_of_sum(
             fine = fine + limb * rounded_cycles
         if len(coordinates) > 1:  # a sum of many small parts may be large
             carry = xp.round(grid * fine) / grid
-            coarse, fine = _fractional(coarse + carry, xp), fine - carry
+            coarse, fine = backend.computed_once(_fractional(coarse + carry, xp), fine - carry)
     quadrant = xp.round(4 * (coarse + medium + fine))
     phase = (coarse - quadrant / 4) + medium
     return cos_sin_of_phase(phase, fine, quadrant, dtype, backend, factor)

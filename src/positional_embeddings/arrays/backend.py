@@ -34,6 +34,7 @@ class Loops(NamedTuple):
     scan: Callable[..., Any]
     cond: Callable[..., Any]  # (0-d condition, true function, false function, *arguments)
     on_cpu: Callable[..., Any]  # (function for the CPU, function for other devices, *arguments)
+    is_cpu_default: bool  # whether the default device is the CPU; a trace has no device
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ class Backend:
         return self.concrete_bool(self.xp.isfinite(number))
 
     def computed_once(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Return two arrays, which a compiler must not compute again for each use."""
+        """Return two arrays, the first within 1, that a compiler computes once for all uses."""
         return x, y
 
     def fill(self, x: Array, mask: Array, value: float) -> Array:

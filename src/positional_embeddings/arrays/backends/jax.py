@@ -52,7 +52,7 @@ class JAXBackend(Backend):
         ) -> Array:
             return jax.lax.platform_dependent(*arrays, cpu=function, default=other)
 
-        return Loops(scan, jax.lax.cond, on_cpu)
+        return Loops(scan, jax.lax.cond, on_cpu, jax.default_backend() == "cpu")
 
     def computed_once(self, x: Array, y: Array) -> tuple[Array, Array]:
         loops: Any = self.loops()
@@ -64,7 +64,7 @@ class JAXBackend(Backend):
 
         def separate(x: Array, y: Array) -> tuple[Array, Array]:
             # On the CPU, XLA removes an optimization barrier before it fuses operations, but does
-            # not fuse across a condition. This one is False, since NaN is not above 2.
+            # not fuse across a condition. This one is False, also for NaN.
             is_large = self.xp.any(x[:1, ...] > 2)
             return loops.cond(is_large, lambda x, y: (y, x), keep, x, y)  # type: ignore[no-any-return]
 
