@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def spherical(latitude: Any, longitude: Any) -> Any:
     return pe.spherical_encoding(latitude, longitude, 10)
 
 
-def best_times(functions: list[Callable[[], Any]], seconds: float) -> list[float]:
+def best_times(functions: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
     """Return the least time of each function, measured in turn."""
     times = [float("inf")] * len(functions)
     end = time.perf_counter() + seconds
