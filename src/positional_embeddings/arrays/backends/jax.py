@@ -59,16 +59,16 @@ class JAXBackend(Backend):
         if loops is None:
             return x, y
 
-        def keep(x: Array, y: Array) -> tuple[Array, Array]:
+        def unchanged(x: Array, y: Array) -> tuple[Array, Array]:
             return x, y
 
         def separate(x: Array, y: Array) -> tuple[Array, Array]:
             # On the CPU, XLA removes an optimization barrier before it fuses operations, but does
             # not fuse across a condition. This one is False, also for NaN.
             is_large = self.xp.any(x[:1, ...] > 2)
-            return loops.cond(is_large, lambda x, y: (y, x), keep, x, y)  # type: ignore[no-any-return]
+            return loops.cond(is_large, lambda x, y: (y, x), unchanged, x, y)  # type: ignore[no-any-return]
 
-        return loops.on_cpu(separate, keep, x, y)  # type: ignore[no-any-return]
+        return loops.on_cpu(separate, unchanged, x, y)  # type: ignore[no-any-return]
 
 
 def _is_traced(array: Array) -> bool:
