@@ -54,6 +54,91 @@ def test_a_layer_works_inside_and_outside_of_jit(layer, x64):
         np.testing.assert_allclose(np.asarray(traced), exact, atol=tolerance)
 
 
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+@pytest.mark.parametrize("layer", [RoPE, AbsolutePE])
+@pytest.mark.parametrize(
+    "positions",
+    [
+        np.asarray([[0, 19, 3, 3, 7], [1, 2, 3, 4, 5]], dtype=np.uint8),
+        np.asarray([19, 20, -1, 3, 10**6]),  # beyond the table
+        np.asarray([2**32 - 1, 0, 1, 2, 3], dtype=np.uint32),
+        np.asarray([-20, -1, 0, 1, 2]),
+    ],
+)
+def test_traced_positions_have_the_same_tables(layer, axes, positions):
+    x = np.broadcast_to(X[:, :, None], (8, 5, 3, 2)).astype(np.float32)
+    if axes == (0, 1):
+        positions = positions.T
+    else:
+        x = x.T
+    x = jnp.asarray(x)
+    rotated = layer(8, 20, feature_axis=axes[0], seq_axis=axes[1])
+    expected = rotated(x, positions=jnp.asarray(positions))
+    actual = jax.jit(lambda x, p: rotated(x, positions=p))(x, jnp.asarray(positions))
+    np.testing.assert_allclose(actual, expected, atol=3e-7)
+
+
+def test_tables_of_traced_positions_are_read_from_a_constant():
+    """Unless the table is large, or positions are real or have several coordinates."""
+
+    def gathers(rope, positions):
+        text = str(jax.make_jaxpr(lambda p: rope.tables(p).cos)(positions))
+        return "f32[2,4,20]" in text
+
+    positions = jnp.zeros(5, dtype=jnp.int32)
+    assert gathers(RoPE(8, 20), positions)
+    assert not gathers(RoPE(8, 20), positions + 0.5)
+    assert not gathers(RoPE(8, 2**30), positions)
+
+
+@pytest.mark.parametrize("wrong", [None, "hidden key", "hidden value", "key", "value"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_compiled_attention_hides_what_is_not_finite(wrong, number):
+    q, k, v = (jnp.asarray(X, dtype=jnp.float32),) * 3
+    position = 4 if wrong and "hidden" in wrong else 2
+    if wrong and "key" in wrong:
+        k = k.at[3, position].set(number)
+    elif wrong:
+        v = v.at[3, position].set(number)
+
+    def attend(q, k, v):
+        options = {"mask": CausalMask(), "offset": 0, "return_lse": True}
+        return scaled_dot_product_attention(q[:, :4], k, v, **options)
+
+    for actual, expected in zip(jax.jit(attend)(q, k, v), attend(q, k, v), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_five_lengths_compile_as_often_as_the_textbook():
+    """Only the caller's function is compiled, once for each length."""
+    rope = RoPE(8, 64)
+
+    def step(x):
+        q = rope(x, positions=jnp.arange(x.shape[1]))
+        encoding = sinusoidal_encoding(x[0, :, 0], 8)
+        return scaled_dot_product_attention(q, q, x, mask=CausalMask()) + encoding[..., None]
+
+    def textbook(x):
+        weights = jax.nn.softmax(jnp.einsum("fqh,fkh->hqk", x, x))
+        return jnp.einsum("hqk,fkh->fqh", weights, x)
+
+    def compilations(function):
+        events = []
+
+        def count(event, *_, **__):
+            events.append(event.rsplit("/")[-1])
+
+        compiled = jax.jit(function)
+        inputs = [jax.device_put(X[:, :1].repeat(n, axis=1)) for n in (3, 5, 8, 13, 21)]
+        jax.monitoring.register_event_duration_secs_listener(count)
+        for x in inputs * 2:
+            compiled(x)
+        jax.monitoring.unregister_event_duration_listener(count)
+        return events.count("jaxpr_trace_duration"), events.count("backend_compile_duration")
+
+    assert compilations(step) == compilations(textbook) == (5, 5)
+
+
 def test_gradients():
     with jax.enable_x64(True):
         from jax.test_util import check_grads

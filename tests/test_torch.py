@@ -166,17 +166,33 @@ QUIET = pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functool
 IN_HALVES = {"feature_axis": -1, "seq_axis": -2}
 
 
-def compilations(function, *calls):
+def compilations(function, *calls, dynamic=None):
     """Compile a function whole, compare each call with the eager one, and count compilations."""
     from torch._dynamo.testing import CompileCounter
 
     torch.compiler.reset()
     counter = CompileCounter()
-    compiled = torch.compile(function, fullgraph=True, backend=counter)
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=counter)
     for arguments in calls:
         expected = function(*arguments)
         torch.testing.assert_close(compiled(*arguments), expected, atol=1e-6, rtol=0)
     return counter.frame_count
+
+
+@QUIET
+def test_five_lengths_compile_as_often_as_the_textbook():
+    rope = RoPE(8, 64)
+
+    def step(x):
+        return scaled_dot_product_attention(rope(x), x, x, mask=CausalMask())
+
+    def textbook(x):
+        weights = torch.einsum("fqh,fkh->hqk", x, x).softmax(-1)
+        return torch.einsum("hqk,fkh->fqh", weights, x)
+
+    calls = [(torch.randn(8, n, 2),) for n in (3, 5, 8, 13, 21)]
+    assert compilations(step, *calls, dynamic=True) == 1
+    assert compilations(textbook, *calls, dynamic=True) == 1
 
 
 @QUIET
