@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import (
-    HOST_BACKEND,
+    NUMPY_BACKEND,
     by_frequency,
     cos_sin_of_sum,
     unit_phasors,
@@ -71,7 +71,7 @@ class Page:
 
         `device_key` is `Backend.cache_key`, or () for NumPy arrays.
         """
-        key = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width, device_key
+        key = x_axes.feature_axis, x_axes.seq_axis, len(x_axes.shape), full_width, device_key
         tables = self.full_width if full_width else self.tables
         return get_or_compute(self._views, key, partial(align_tables, tables, x_axes, backend))
 
@@ -105,7 +105,7 @@ class PositionTables:
         Name of the option of the layer with this number.
     arrange : callable, optional
         Function from cosine, sine and namespace to tables; cosine and sine if None.
-    sections : tuple of int, optional
+    coordinates : tuple of int, optional
         Coordinate of each frequency, for positions with several coordinates.
     factor : float, default 1.0
         Factor of cosine and sine.
@@ -115,7 +115,7 @@ class PositionTables:
     size: int
     size_name: str
     arrange: Arrange | None = None
-    sections: tuple[int, ...] | None = None
+    coordinates: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the most recently used first. Tuples are replaced atomically.
     _pages: dict[PageKey, tuple[Page, ...]] = field(default_factory=dict, init=False)
@@ -126,9 +126,9 @@ class PositionTables:
         return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)
 
     @property
-    def coordinates(self) -> tuple[int, ...]:
+    def coordinate_shape(self) -> tuple[int, ...]:
         """Shape of a position: its number of coordinates, or () without coordinates."""
-        return () if self.sections is None else (max(self.sections) + 1,)
+        return () if self.coordinates is None else (max(self.coordinates) + 1,)
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the full float64 tables as read-only NumPy arrays."""
@@ -176,7 +176,7 @@ class PositionTables:
                     positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
             tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
             return align_tables(tables, x_axes, backend)
-        is_numpy, seq = backend.has_host_arrays, x_axes.seq
+        is_numpy, seq = backend.has_host_arrays, x_axes.seq_axis
         count = axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
@@ -186,7 +186,7 @@ class PositionTables:
             chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
             options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
             positions = backend.xp.arange(offset, stop, **options)
-            positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
+            positions = backend.xp.broadcast_to(positions, (*self.coordinate_shape, count))
             return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
         page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
         device_key = () if is_numpy else backend.cache_key
@@ -211,7 +211,7 @@ class PositionTables:
     def _shape(self, positions: Array, name: str, backend: Backend) -> tuple[Any, ...]:
         """Check positions, and return their shape without the axis of coordinates."""
         checks.positions(name, positions, backend)
-        leading, shape = self.coordinates, tuple(positions.shape)
+        leading, shape = self.coordinate_shape, tuple(positions.shape)
         if leading and (shape[:1] != leading or len(shape) < 2):
             requirement = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
             raise wrong_value(name, requirement, f"shape {shape}")
@@ -226,7 +226,7 @@ class PositionTables:
     def aligned_copies(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
-        """Return the tables of `at` as copies, which the caller may overwrite."""
+        """Return aligned tables as copies that the caller may overwrite."""
         tables = self.aligned_tables(x_axes, positions, offset, backend)
         if positions is not None:  # not from a cache
             return tables
@@ -237,15 +237,17 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of a single position, for all elements of an input."""
         precision = getattr(np, _host_dtype_name(backend))
-        source = backend if backend.is_compiling else HOST_BACKEND.with_dtype(precision)
+        source = backend if backend.is_compiling else NUMPY_BACKEND.with_dtype(precision)
         dtype = source.int_dtype if isinstance(number, int) else source.widest_float_dtype
-        position = source.xp.full((*self.coordinates, 1), number, dtype=dtype, device=source.device)
+        position = source.xp.full(
+            (*self.coordinate_shape, 1), number, dtype=dtype, device=source.device
+        )
         with ignore_fp_errors():
             return align_tables(self._compute_exact(position, "C", source), x_axes, backend)
 
     def _slice(self, page_key: PageKey, start: int, stop: int) -> Array:
         """Return the host tables of `start` to `stop` - 1, from a page of a kind."""
-        page = self._page(page_key, start, stop, HOST_BACKEND)
+        page = self._page(page_key, start, stop, NUMPY_BACKEND)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
@@ -274,7 +276,7 @@ class PositionTables:
             tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
-            blocks = (self._stack(p.real, p.imag, "C", HOST_BACKEND) for p in phasors)
+            blocks = (self._stack(p.real, p.imag, "C", NUMPY_BACKEND) for p in phasors)
             with ignore_fp_errors():
                 tables = _join(blocks, stop - start, order, getattr(np, precision))
         page = Page(start, stop, tables)
@@ -300,7 +302,7 @@ class PositionTables:
             return None
         page_key = _host_dtype_name(backend), order
         if high - low < max(PAGE_POSITIONS, MAX_RANGE_RATIO * values.size):
-            page = self._page(page_key, low, high + 1, HOST_BACKEND)
+            page = self._page(page_key, low, high + 1, NUMPY_BACKEND)
             tables, index = page.full_width if full_width else page.tables, values - page.start
             if order == "C":
                 tables = tables.take(index, axis=2)
@@ -313,10 +315,10 @@ class PositionTables:
             tables = tables.reshape(*tables.shape[:2], *values.shape)
         else:
             return None
-        if self.sections is None:
+        if self.coordinates is None:
             return tables
-        sections = self.sections * (tables.shape[1] // len(self.sections))  # twice in full width
-        coordinates = np.asarray(sections).reshape(-1, *[1] * (values.ndim - 1))
+        copies = tables.shape[1] // len(self.coordinates)  # two in full width
+        coordinates = np.asarray(self.coordinates * copies).reshape(-1, *[1] * (values.ndim - 1))
         result = tables[:, :, 0]
         for coordinate in range(1, len(values)):
             result = np.where(coordinates == coordinate, tables[:, :, coordinate], result)
@@ -326,7 +328,7 @@ class PositionTables:
         """Compute the tables of positions of any dtype."""
         if backend.is_chunked:
             return self._compute_chunks(positions, order, backend)
-        xp, shape = backend.xp, positions.shape[len(self.coordinates) :]
+        xp, shape = backend.xp, positions.shape[len(self.coordinate_shape) :]
         with backend.compute_context(positions):
             if backend.has_cuda_kernels:
                 # One launch, or two if positions have coordinates.
@@ -340,7 +342,7 @@ class PositionTables:
                 return self._compute_exact(positions, order, backend)
             count = prod(shape)
             length = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
-            flat = xp.reshape(positions, (*self.coordinates, count))
+            flat = xp.reshape(positions, (*self.coordinate_shape, count))
             blocks = (
                 self._compute_exact(flat[..., block], "C", backend)
                 for block in block_slices(count, length)
@@ -350,7 +352,7 @@ class PositionTables:
 
     def _compute_chunks(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Compute the tables of chunked positions, one task for each chunk."""
-        coordinates, precision = len(self.coordinates), _host_dtype_name(backend)
+        coordinates, precision = len(self.coordinate_shape), _host_dtype_name(backend)
         positions = backend.rechunk(
             positions, {a: (positions.shape[a],) for a in range(coordinates)}
         )
@@ -385,9 +387,9 @@ class PositionTables:
 
     def _coordinate_of_frequency(self, backend: Backend) -> Array:
         """Return the coordinate of each frequency as an array, None without sections."""
-        if self.sections is None:
+        if self.coordinates is None:
             return None
-        return constant_array(list, self.sections, dtype=backend.int_dtype, backend=backend)
+        return constant_array(list, self.coordinates, dtype=backend.int_dtype, backend=backend)
 
 
 def _host_dtype_name(backend: Backend) -> str:
@@ -399,7 +401,7 @@ def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Ar
     """Return tables of NumPy or the library with axes that broadcast against the input."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else backend.xp
-    table_axes = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
+    table_axes = (0, x_axes.feature_axis + 1, *[axis + 1 for axis in x_axes.position_axes])
     order, index = axes.placement(table_axes, len(x_axes.shape) + 1)
     aligned = (tables if order is None else xp.permute_dims(tables, order))[index]
     if backend.has_host_arrays:
@@ -417,7 +419,7 @@ def _tables_of_chunk(
 ) -> Array:
     """Compute the tables of a chunk of positions, a NumPy or CuPy array."""
     backend = get_backend(positions=positions)
-    positions = positions[(0,) * (2 - len(layer.coordinates))]
+    positions = positions[(0,) * (2 - len(layer.coordinate_shape))]
     backend = backend.with_dtype(getattr(backend.xp, precision))
     return layer._compute(positions, order, backend)  # noqa: SLF001
 
