@@ -334,7 +334,7 @@ def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
     return "mask" if is_mask else number_kind
 
 
-def _may_be_heads_first(table: AnyArray, shape: tuple[int, ...], table_kind: str) -> bool:
+def _may_be_heads_first(table: Any, shape: tuple[int, ...], table_kind: str) -> bool:
     """Return whether the last axis may be the keys, by the lengths or by the sums of weights."""
     if 0 in shape or table_kind != "weights":
         return shape[0] != shape[1] == shape[2]

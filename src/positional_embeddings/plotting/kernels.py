@@ -81,7 +81,7 @@ def plot_kernel(
     reach = checks.positive_number("reach", reach)
     if is_kernel:
         differences = np.linspace(-reach, reach, _LINE_POINTS)
-        curves = features._curves(differences)
+        curves = features._curves(differences)  # type: ignore[union-attr]
         ax = axes.axes_to_draw_on(ax)
         for name, weight in curves:
             ax.plot(differences, weight, label=name)

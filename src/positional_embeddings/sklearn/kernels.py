@@ -104,8 +104,9 @@ class Factor(Kernel):
 
     def _min_columns(self) -> int:
         """Return the number of columns that the parameters imply, without samples."""
-        indices = [c for c in listed("columns", self.columns or [0]) if is_real_number(c)]
-        return max([len(listed("length_scale", self.length_scale)), *(i + 1 for i in indices)])
+        counts = [len(listed("length_scale", self.length_scale))]
+        columns: list[Any] = listed("columns", self.columns or [0])
+        return max(counts + [int(c) + 1 for c in columns if is_real_number(c)])
 
     def _column_alone(self) -> frames.Column:
         """Return the kind of the columns that the parameters imply, without samples."""
