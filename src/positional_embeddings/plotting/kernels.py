@@ -34,7 +34,7 @@ def plot_kernel(
     ----------
     features : FourierFeatures or Kernel
         Features of one coordinate, for a line, or of two, for a map. A kernel of
-        `positional_embeddings.sklearn` with widths, such as ``regressor.kernel_``, for a line for
+        ``positional_embeddings.sklearn`` with widths, such as ``regressor.kernel_``, for a line for
         each column and each term of a sum.
     reach : float
         Largest difference of a coordinate, positive: in days for kernels of times, from

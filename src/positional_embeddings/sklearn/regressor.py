@@ -145,8 +145,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     kernel : "auto", "gaussian" or Kernel, default "auto"
         Weight of a sample at a query: "gaussian" is ``GaussianKernel(length_scale)``. "auto" is
         ``SphereKernel()`` for two columns named as latitude and longitude, such as lat and lon, in
-        degrees, if latitudes exceed 75 or longitudes range over more than 180 and `length_scale` is
-        "loo"; else "gaussian", which fits a flat map as well. Kernels multiply and add:
+        degrees, if `length_scale` is "loo"; else "gaussian". Kernels multiply and add:
         ``GaussianKernel(4.0) + PeriodicKernel(1.0, 0.02) * GaussianKernel(8.0)`` is a trend and a
         season that changes slowly.
     length_scale : float, span of time, sequence of these or "loo", default "loo"
@@ -459,14 +458,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
                 )
             is_default = isinstance(self.length_scale, str) and self.length_scale == LOO
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
-            places = _place_columns(x, names) if self.kernel == "auto" and is_default else []
-            if places and (
-                abs(x[places[0]]).max() > _MAX_FLAT_LATITUDE
-                or np.ptp(x[places[1]]) > _MAX_FLAT_RANGE
-            ):
+            if self.kernel == "auto" and is_default and (places := _place_columns(x, names)):
                 if x.shape[0] == 2:
                     kernel = kernels.SphereKernel()
-                else:
+                elif (
+                    abs(x[places[0]]).max() > _MAX_FLAT_LATITUDE
+                    or np.ptp(x[places[1]]) > _MAX_FLAT_RANGE
+                ):
                     place_names = [names[i] for i in places]
                     warn_caller(_FLAT_PLACES.format(" and ".join(place_names), place_names))
         elif isinstance(self.length_scale, str) and self.length_scale == LOO:
