@@ -165,13 +165,17 @@ class PositionTables:
         if positions is not None:
             if offset:
                 checks.omitted("where `positions` are given", offset=offset)
-            if x_axes.repeats > 1:
-                with backend.compute_context(positions):
-                    positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
-            tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
-            return align_tables(tables, x_axes, backend)
+            position = self._single_position(positions, backend)
+            if position is None:
+                if x_axes.repeats > 1:
+                    with backend.compute_context(positions):
+                        positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
+                tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
+                return align_tables(tables, x_axes, backend)
+            offset, count, x_axes = position, 1, x_axes._replace(positions=(x_axes.seq,))
+        else:
+            count = axes.length(x_axes, x_axes.seq, x_axes.name)
         is_numpy, seq = backend.has_host_arrays, x_axes.seq
-        count = axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
@@ -211,6 +215,16 @@ class PositionTables:
             raise wrong_value(name, requirement, f"shape {shape}")
         return shape[len(leading) :]
 
+    def _single_position(self, positions: Array, backend: Backend) -> int | None:
+        """Return a position of the table that is alone, in host memory, else None."""
+        can_read = backend.shares_numpy_memory and not backend.is_compiling
+        if not (can_read and self.sections is None and prod(positions.shape) == 1):
+            return None
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
+        values = backend.values_on_host(positions) if is_integral else None
+        position = -1 if values is None else int(values.item())
+        return position if 0 <= position < self.size else None
+
     def _at_positions(
         self, positions: Array, order: Order, backend: Backend, *, full_width: bool = False
     ) -> Array:
@@ -222,7 +236,7 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of `at` as copies, which the caller may overwrite."""
         tables = self.at(x_axes, positions, offset, backend)
-        if positions is not None:  # not from a cache
+        if positions is not None and positions.shape != (1,) * positions.ndim:  # not from a cache
             return tables
         return tuple([backend.xp.astype(t, t.dtype, copy=True) for t in tables])
 
@@ -286,8 +300,7 @@ class PositionTables:
         values = backend.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
             return None
-        ends = (values, values) if values.size == 1 else (values.min(), values.max())
-        low, high = (int(end.item()) for end in ends)
+        low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
         kind = _precision(backend), order
