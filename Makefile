@@ -132,6 +132,13 @@ $(VENV)/backends/ready: LAST := $(SMOLLM2)
 CONSTRAINTS := constraints.txt
 $(VENV)/lowest/ready: CONSTRAINTS := $(VENV)/lowest.txt
 $(VENV)/lowest/ready: $(VENV)/lowest.txt
+# The Python that it is made of runs on any processor: QEMU emulates another.
+EMULATED := $(VENV)/debian-aarch64/usr/bin/python
+$(VENV)/aarch64/ready: PYTHON := $(EMULATED)
+$(VENV)/aarch64/ready: $(EMULATED)
+$(EMULATED): .ci/unpack_aarch64.sh
+	@echo "==> Unpacking an emulated Python for aarch64"
+	.ci/unpack_aarch64.sh $(VENV)/debian-aarch64
 # The versions of today.
 $(VENV)/newest/ready $(VENV)/free-threaded/ready: CONSTRAINTS := /dev/null
 $(VENV)/lowest.txt: pyproject.toml constraints.txt

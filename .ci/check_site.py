@@ -27,6 +27,8 @@ SEARCHES = {
     "verify my RoPE": "guide/check_your_own",
     "causal and padding mask for torch": "guide/masks",
     "causal mask": "guide/masks",
+    "sliding window": "guide/masks",
+    "cross attention": "guide/attention",
     "install": "guide/installing",
     "install CUDA": "guide/installing",
     "conda": "guide/installing",

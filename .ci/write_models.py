@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
@@ -27,6 +27,7 @@ from positional_embeddings import RoPE  # noqa: E402
 from positional_embeddings.models import configuration  # noqa: E402
 from positional_embeddings.models import keys as known_keys  # noqa: E402
 from positional_embeddings.models import model_types as catalog  # noqa: E402
+from positional_embeddings.rotary.rope import SectionOrder  # noqa: E402
 
 OUTPUT = ROOT / "src/positional_embeddings/models/model_types.json"
 VECTORS = ROOT / "vectors/models.json"
@@ -135,6 +136,8 @@ REFUSED = {
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs alternate between column and row, with equal frequencies",
     "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
+    "qwen2_5_omni_dit": "it rotates only the first head of queries and keys: rotate that head by a "
+    "`RoPE` with layout='interleaved'",
     "llama4_vision_model": "its first coordinate is the column, and positions count from 1",
 }
 UNRUN = (
@@ -635,13 +638,15 @@ def add_optional(config: Any, fields: dict[str, Any], ropes: list[RoPE | None]) 
 
 def order_of_sections(config: Any, fields: dict[str, Any]) -> str:
     """Return the order of sections that gives the scores of three coordinates."""
-    other = copy.deepcopy(config)
-    for nested in parameter_dicts(other.rope_parameters):
-        nested["mrope_section"] = driver.sections_of(config, nested)
-        nested.pop("mrope_interleaved", None)
-    with suppress(driver.UndrivenError):
-        observed = driver.observe(other, coordinates=3)
-        for order in ("contiguous", "strided"):
+    for order in get_args(SectionOrder):
+        other = copy.deepcopy(config)
+        for nested in parameter_dicts(other.rope_parameters):
+            first, *sections = driver.sections_of(config, nested)
+            sections.insert(len(sections) if order == "first_last" else 0, first)
+            nested["mrope_section"] = sections
+            nested.pop("mrope_interleaved", None)
+        with suppress(driver.UndrivenError):
+            observed = driver.observe(other, coordinates=3)
             if is_equal(ropes_of(other, fields | {"sections": order}), observed):
                 return order
     return "unknown"

@@ -87,9 +87,9 @@ def encoders():
     cyclic_features = CyclicalFeatures(list(max_values), max_values=max_values, drop_original=True)
     return {
         "PositionalEncoder()": PositionalEncoder(),
-        "periods": PositionalEncoder(periods=PARTS),
+        "periods": PositionalEncoder(periods=PARTS, trend=False),
         "periods, trend": PositionalEncoder(periods=PARTS, trend=True),
-        "harmonics=1": PositionalEncoder(periods=PARTS, harmonics=1),
+        "harmonics=1": PositionalEncoder(periods=PARTS, harmonics=1, trend=False),
         "splines": splines(),
         "skrub": ApplyToCols(DatetimeEncoder()),
         "skrub, circular": ApplyToCols(DatetimeEncoder(periodic_encoding="circular", **periodic)),

@@ -62,7 +62,7 @@ def methods():
     splines = ridge(SplineTransformer(), make_pipeline(DAY, season))
     yearly = pe.PositionalEncoder(periods="year", harmonics=2)
     encodings = ridge(pe.PositionalEncoder("spherical"), yearly)
-    near = pe.SphereKernel(kernel="gaussian") * pe.PeriodicKernel(YEAR, columns=[2])
+    near = pe.SphereKernel(kernel="gaussian") * pe.PeriodicKernel(f"{YEAR}D", columns=[2])
     near_widths = {"kernel__k1__length_scale": DEGREES, "kernel__k2__length_scale": DAYS}
     both = pe.GaussianKernel(8, columns=[0, 1]) + near
     both_widths = {"kernel__k2__k1__length_scale": DEGREES, "kernel__k2__k2__length_scale": DAYS}

@@ -51,7 +51,7 @@ def predict_one_place(data):
 def predict_all_places(data):
     """Fit times and places, from some rows of a table: score of others."""
     rows = data.to_dataframe().reset_index().dropna().sample(2000, random_state=0)
-    when = PositionalEncoder(periods=["day", "year"], harmonics=1)  # as distances count
+    when = PositionalEncoder(periods=["day", "year"], harmonics=1, trend=False)  # distances
     where = PositionalEncoder("spherical", degree=2)
     columns = make_column_transformer((when, ["time"]), (where, ["latitude", "longitude"]))
     model = make_pipeline(columns, AttentionRegressor(length_scale=0.5))
@@ -61,7 +61,7 @@ def predict_all_places(data):
 def fill_gaps(data):
     """Fill the missing week of a frame with a datetime index, by days around it."""
     frame = data.air.to_pandas()
-    kernel = GaussianKernel(5.0) + PeriodicKernel(1.0, 0.05) * GaussianKernel(5.0)
+    kernel = GaussianKernel(5.0) + PeriodicKernel("day", 0.05) * GaussianKernel(5.0)
     smoother = AttentionRegressor(kernel, cutoff=6.0, tol=0.01)
     return GapFiller(smoother).fit_transform(frame)
 

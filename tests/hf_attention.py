@@ -338,6 +338,8 @@ REFUSED = {
     "beam": BY_POSITION,
     **dict.fromkeys(("big_bird", "canine", "longformer", "mra", "nystromformer", "yoso"), SPARSE),
     "blip_text_model": "its calls determine whether it is causal",
+    "jetmoe": "its query heads are experts: head i attends to key head i modulo their number",
+    "trocr": "it also attends to the output of an encoder",
     "diffllama": "its output is the difference of two attentions",
     **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe"), NORMALIZED_AFTER),
     **dict.fromkeys(("muse_glimmer_text", "muse_spark_text"), SCALED_QUERIES),
@@ -358,6 +360,7 @@ RULES = {
             "the masks of images."
         }
     },
+    "gemma3_text": {"bidirectional": "use_bidirectional_attention"},
     "gpt_bigcode": {"kv_heads": [["multi_query", 1]]},
     "llama4_text": {
         "advice": {
@@ -406,6 +409,7 @@ VARIANTS = {
     ],
     "gemma4_text": [{"attention_k_eq_v": True, "num_global_key_value_heads": 1}],
     "gemma4_unified_text": [{"attention_k_eq_v": True, "num_global_key_value_heads": 1}],
+    "gemma3_text": [{"use_bidirectional_attention": True, "sliding_window": 8}],
     "gpt_bigcode": [{"multi_query": False}],
     "laguna": [{"num_attention_heads_per_layer": [8, 4] * 20}],
     "mpt": [{"attn_config": {"softmax_scale": 0.3}, "n_heads": 6, "d_model": 96}],

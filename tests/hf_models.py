@@ -222,6 +222,8 @@ def shrink(config):
         set_values(num_attention_heads=4, hidden_size=hidden_size)
         set_values(num_key_value_heads=4 if kv_heads == heads else 2)
         set_values(num_kv_heads=4 if getattr(config, "num_kv_heads", None) == heads else 2)
+        per_layer = getattr(config, "num_key_value_heads_per_layer", None) or []
+        set_values(num_key_value_heads_per_layer=[2] * len(per_layer))
         if getattr(config, "mamba_expand", None) and getattr(config, "mamba_n_heads", None):
             set_values(mamba_n_heads=4, mamba_d_head=config.hidden_size * config.mamba_expand // 4)
     for name, value in list(vars(config).items()):

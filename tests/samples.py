@@ -1196,7 +1196,12 @@ def calls_of_sklearn() -> dict[str, list[Call]]:
         "sklearn.GapFiller": [
             Call(
                 estimators.GapFiller,
-                {"positions": [0], "periods": 2.0, "time_zone": None},
+                {
+                    "positions": [0],
+                    "periods": "auto",
+                    "time_zone": None,
+                    "n_nearest_features": 2,
+                },
                 lambda fitted_filler, _: fitted_filler.fit_transform(GAPS),
             ),
             Call(

@@ -9,7 +9,10 @@ import dask.dataframe as dask_frame
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mask_strategies import masks
 from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
@@ -18,6 +21,7 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KERPLEBias,
+    ListMask,
     PaddingMask,
     RelativePE,
     RoPE,
@@ -26,17 +30,21 @@ from positional_embeddings import (
     SlidingWindowMask,
     T5Bias,
     alibi_bias,
+    attention_weights,
     create_causal_mask,
     cyclic_encoding,
     fourier_encoding,
     grid_cell_encoding,
     grid_encoding,
+    positions_from_mask,
+    positions_from_segment_ids,
     random_fourier_encoding,
     scaled_dot_product_attention,
     sinusoidal_encoding,
     spherical_encoding,
 )
 from positional_embeddings.sklearn import AttentionRegressor, GapFiller, PositionalEncoder
+from samples import MASKS as SAMPLES
 
 
 def tasks(array):
@@ -238,6 +246,71 @@ def test_chunks_whose_keys_a_query_does_not_see_weigh_nothing():
     got = scaled_dot_product_attention(*chunked, mask=mask).compute()
     np.testing.assert_allclose(got, expected, atol=1e-6)
     assert abs(got).max() > 0.1
+
+
+@st.composite
+def chunks_of(draw, total):
+    """Draw chunks of an axis, some of length 0."""
+    chunks = draw(st.lists(st.integers(0, total), max_size=3))
+    chunks = [n for i, n in enumerate(chunks) if sum(chunks[: i + 1]) <= total]
+    return (*chunks, total - sum(chunks))
+
+
+@settings(max_examples=10)
+@given(data=st.data(), size=st.integers(1, 7))
+def test_all_trees_of_masks_on_chunks_of_any_lengths(data, size):
+    mask, _ = data.draw(masks(size, kinds=tuple(SAMPLES)))
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, size, 2, 2))
+    heads, batch, q_chunks, k_chunks = (data.draw(chunks_of(n)) for n in (2, 2, size, size))
+    x = da.from_array(q, chunks=(4, q_chunks, heads, batch))
+    y, z = (da.from_array(array, chunks=(4, k_chunks, heads, batch)) for array in (k, v))
+    options = {"mask": mask, "feature_axis": 0, "seq_axis": 1}
+    for function, lazy, arrays in (
+        (scaled_dot_product_attention, (x, y, z), (q, k, v)),
+        (attention_weights, (x, y), (q, k)),
+    ):
+        expected = function(*arrays, **options)
+        np.testing.assert_allclose(function(*lazy, **options).compute(), expected, atol=1e-13)
+
+
+def test_lists_of_other_masks_in_several_chunks_of_queries():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 6, 1))
+    lists = ListMask([[i, (i + 2) % 6] for i in range(6)])
+    for mask in (~lists, lists & CausalMask(), ~(lists | PaddingMask([4]))):
+        chunked = (da.from_array(x, chunks=(4, 2, 1)) for x in (q, k, v))
+        result = scaled_dot_product_attention(*chunked, mask=mask).compute()
+        expected = scaled_dot_product_attention(q, k, v, mask=mask)
+        np.testing.assert_allclose(result, expected, atol=1e-13)
+
+
+def test_positions_in_chunks_without_elements():
+    mask = np.asarray([[0, 1, 1, 1], [1, 1, 0, 0]], dtype=bool)
+    for chunks in (((1, 0, 1), (2, 0, 2)), ((0, 2), (0, 4, 0))):
+        positions = positions_from_mask(da.from_array(mask, chunks=chunks), seq_axis=1)
+        np.testing.assert_array_equal(positions.compute(), positions_from_mask(mask, seq_axis=1))
+    ids = da.from_array(np.asarray([0, 0, 0, 1, 1]), chunks=((0, 2, 0, 3),))
+    np.testing.assert_array_equal(positions_from_segment_ids(ids).compute(), [0, 1, 2, 0, 1])
+
+
+def test_a_batch_of_unknown_length():
+    """Masks that differ between its sequences, and grouped heads, need its length."""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5, 2))
+    lazy = da.from_array(x, chunks=(1, 4, 5, 2))
+    some = lazy[da.from_array(np.asarray([True, False, True]), chunks=1)]
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    chosen = x[[0, 2]]
+    for options in ({"mask": CausalMask()}, {"bias": ALiBiBias(4)}):
+        result = scaled_dot_product_attention(some, some, some, **options, **axes).compute()
+        expected = scaled_dot_product_attention(chosen, chosen, chosen, **options, **axes)
+        np.testing.assert_allclose(result, expected, atol=1e-13)
+    with pytest.raises(ValueError, match=r"axis 0, .*Call q\.compute_chunk_sizes\(\) first"):
+        scaled_dot_product_attention(some, some, some, mask=PaddingMask([5, 3]), **axes)
+    keys = some[:, :2]
+    with pytest.raises(ValueError, match=r"axis 0, .*Call q\.compute_chunk_sizes\(\) first"):
+        scaled_dot_product_attention(some, keys, keys, enable_gqa=True, **axes)
+    mask = da.zeros((2, 1, 5, 5), dtype=bool)
+    with pytest.raises(ValueError, match=r"axes of unknown lengths.*compute_chunk_sizes"):
+        scaled_dot_product_attention(some, some, some, mask=mask, **axes)
 
 
 def test_means_of_large_values_in_many_chunks_are_finite():

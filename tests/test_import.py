@@ -1,6 +1,7 @@
 """What importing the package costs."""
 
 import ast
+import functools
 import inspect
 import re
 import subprocess
@@ -70,6 +71,22 @@ def test_names_that_are_not_there_are_answered():
         positional_embeddings.GapFilla  # noqa: B018
     with pytest.raises(AttributeError, match=r"`Rope`. Did you mean RoPE\?$"):
         positional_embeddings.Rope  # noqa: B018
+    for name, remedy in (
+        ("rotate_half", "neg_half(x, axis=-1)"),
+        ("LlamaRotaryEmbedding", "RoPE"),
+        ("apply_rotary_pos_emb", "RoPE"),
+        ("PositionalEncoding", "AbsolutePE or sinusoidal_encoding"),
+        ("CausalSelfAttention", "RoPEMultiHeadAttention or scaled_dot_product_attention"),
+        ("sliding_window", "SlidingWindowMask.of(keys)"),
+        ("DynamicCache", "KVCache"),
+        ("plot_mask", "positional_embeddings.plotting.plot_attention(mask, q_len)"),
+    ):
+        with pytest.raises(AttributeError, match=re.escape(f"`{name}`. Did you mean {remedy}?")):
+            getattr(positional_embeddings, name)
+    for remedy in positional_embeddings._OTHER_NAMES.values():
+        for found in remedy.split(" or "):
+            names = re.match(r"[\w.]+", found)[0].removeprefix(f"{PACKAGE}.").split(".")
+            assert functools.reduce(getattr, names, positional_embeddings)
     with pytest.raises(ImportError, match=r"`GapFiller`. Import it from .*\.sklearn\.$"):
         from positional_embeddings import GapFiller  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'zzz'"):

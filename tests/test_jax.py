@@ -35,6 +35,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
+from positional_embeddings.arrays.backends.jax import JAXBackend
 
 X = np.random.default_rng(0).standard_normal((8, 5, 2))
 
@@ -526,11 +527,18 @@ assert jax.tree.leaves(early) == []
 AXES = {"feature_axis": -1, "seq_axis": -2}
 
 
+@pytest.fixture(params=[True, False], ids=["in place", "anew"])
+def way_to_store(request, monkeypatch):
+    """Store in place, or make new buffers, as for a library without assignment."""
+    monkeypatch.setattr(JAXBackend, "supports_put", request.param)
+
+
 def stored(cache, buffer, tokens, new):
     cache, step = cache.step(tokens)
     return cache, *step.store(buffer, new), step.positions, step.key_positions
 
 
+@pytest.mark.usefixtures("way_to_store")
 @pytest.mark.parametrize("capacity", [12, 6])
 def test_a_cache_in_jit_is_that_outside(capacity):
     steps = [[[0, 1, 1], [1, 1, 1]], [[1], [1]], [[1, 0], [0, 1]], [[1, 1], [1, 1]], [[0], [1]]]
@@ -560,6 +568,7 @@ def test_a_cache_in_jit_is_that_outside(capacity):
     np.testing.assert_array_equal(cache.lengths, traced.lengths)
 
 
+@pytest.mark.usefixtures("way_to_store")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
     """And stays so, after a rewind as well; the other sequence goes on."""
@@ -590,6 +599,7 @@ def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
     assert jnp.all(jnp.isnan(token(*empty, jnp.ones((2, 5), dtype=int))[2]))
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_integers_of_a_cache_have_no_nan():
     step = jax.jit(lambda cache: cache.step(jnp.ones((1, 3), dtype=int))[1])
     step, buffer = step(KVCache.empty(1, 2, xp=jnp)), jnp.zeros((1, 2, 1), dtype=int)
@@ -597,6 +607,7 @@ def test_integers_of_a_cache_have_no_nan():
     assert keys.dtype == after.dtype == buffer.dtype
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_a_ring_hides_in_jit_what_it_hides_outside():
     """Of chunks, and of slots that are there for a `rewind`, by its own rule and by NumPy's."""
 
@@ -651,6 +662,13 @@ def test_a_cache_goes_through_scan():
     np.testing.assert_array_equal(cache.lengths, [9, 9])
 
 
+def test_a_compiled_step_writes_its_new_tokens_alone():
+    cache, buffer = KVCache.empty(2, 8, **AXES, xp=jnp), jnp.zeros((2, 1, 8, 4))
+    program = str(jax.make_jaxpr(lambda *args: stored(*args, 1, buffer[:, :, :1]))(cache, buffer))
+    assert "scatter" in program
+    assert "gather" not in program
+
+
 def test_a_step_is_a_pytree():
     step = KVCache.empty(2, 8, **AXES, xp=jnp).step(3)[1]
     positions, (_, keys) = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(
@@ -682,6 +700,7 @@ def test_complex_numbers_are_rotated():
     np.testing.assert_allclose(rotated, RoPE(8, 5)(x), atol=1e-6)
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_a_buffer_keeps_what_is_behind_the_slots_of_a_cache():
     _, step = KVCache.empty(1, 3, xp=jnp).step(2)
     buffer = jnp.reshape(jnp.arange(5.0), (1, 5, 1))

@@ -236,7 +236,7 @@ def test_a_step_of_a_cache_uploads_once(backend, counter):
     """Its positions and those of the keys together; what it stores and attends to, nothing."""
     on = {"xp": backend.xp, "device": backend.device}
     buffer, new = (backend.array(np.ones((2, 3, n, 8))) for n in (16, 1))
-    for options in ({}, {"sinks": 2}):
+    for options in ({}, {"num_sink_tokens": 2}):
         cache = KVCache.empty(2, 16, **options, **LAST, **on).step(15)[0]
         for start in (cache, cache.rewind([0, 1])):
             assert counter.of(lambda start=start: start.step(1)) == (0, 0, 1, 0, 0)

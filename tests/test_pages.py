@@ -118,7 +118,7 @@ def test_numbers_of_five_lines_of_numpy():
     zurich = pd.to_datetime(["2024-01-15T08:00", "2024-07-15T08:00"]).tz_localize("Europe/Zurich")
     days = pd.to_datetime(["2024-12-31", "2025-01-01"])
     clock, year = (
-        sklearn.PositionalEncoder(periods=period, harmonics=1).fit_transform(
+        sklearn.PositionalEncoder(periods=period, harmonics=1, trend=False).fit_transform(
             pd.DataFrame({"time": times})
         )
         for period, times in (("day", zurich), ("year", days))
@@ -158,6 +158,87 @@ def test_names_of_arguments_are_parameters():
     public = [getattr(pe, name) for name in pe.__all__ if name != "__version__"]
     public += [pe.RoPE.__call__, pe.PaddingMask.from_attention_mask]
     assert here <= {name for value in public for name in inspect.signature(value).parameters}
+
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
+TOKENS = np.asarray([[1, 1, 1, 0], [1, 1, 1, 1]])
+# Values of the names in the cells of "Frameworks".
+VALUES = {name: getattr(pe, name) for name in pe.__all__} | {
+    "np": np,
+    "mx": np,
+    "axes": AXES,
+    "attention_mask": TOKENS,
+    "ids": np.zeros(4, int),
+    "config": {"model_type": "llama", "head_dim": 8, "max_position_embeddings": 9},
+    "dim": 8,
+    "dims": 8,
+    "head": 8,
+    "heads": 2,
+    "num_heads": 2,
+    "features": 8,
+    "n": 9,
+    "h": 2,
+    "w": 3,
+    "left": 1,
+    "right": 2,
+    "sliding_window": 3,
+    "max_seq_len": 9,
+    "sequence_length": 9,
+    "batch_size": 2,
+    "q_len": 3,
+    "k_len": 4,
+    "base": 500.0,
+    "max_wavelength": 500.0,
+    "b": 500.0,
+    "s": 0.5,
+    "scaling_factor": 2.0,
+    "causal": True,
+    "mask": pe.CausalMask(),
+    "o": 1,
+    "weight": np.zeros((32, 2)),
+    "positions": np.arange(4),
+    "q": np.ones((2, 2, 4, 8)),
+    "x": np.ones((2, 4, 2, 8)),
+    "k": np.ones((2, 2, 4, 8)),
+    "v": np.ones((2, 2, 4, 8)),
+    "cos": np.ones((4, 4)),
+    "sin": np.zeros((4, 4)),
+    "partial_rotary_factor": 0.5,
+}
+# Arguments that a cell leaves out.
+OMITTED = {"Llama3Scaling(...)": "Llama3Scaling(8.0, 1.0, 4.0, 8192)", ", ...)": ", **axes)"}
+CALLS = [
+    code.replace("\\|", "|")
+    for row in re.findall(
+        r"^\|[^\n]*\|$", (ROOT / "docs/coming_from/frameworks.md").read_text("utf-8"), re.MULTILINE
+    )
+    for code in re.findall("`([^`]+)`", re.split(r"(?<!\\)\|", row)[2])
+    if any(f"{name}(" in code or f"{name}." in code for name in pe.__all__)
+]
+
+
+@pytest.mark.parametrize("code", CALLS)
+def test_call_in_a_cell_of_frameworks(code):
+    """The call runs; its options are options of an attention or of `RoPE`."""
+    for omitted, text in OMITTED.items():
+        code = code.replace(omitted, text)
+    options = {}
+    if re.match(r"\w+ ?= ?", code):
+        name, _, code = code.partition("=")
+        options = {"mask": {"mask"}, "bias": {"bias"}, "scaling": {"scaling"}}.get(name.strip(), ())
+    value = eval(code, dict(VALUES))
+    if "scaling" in options:
+        pe.RoPE(8, 9, scaling=value)
+    elif options:
+        q = np.ones((1, 2, 4, 8))
+        q = np.ones((2, 2, 4, 8)) if "attention_mask" in code else q
+        pe.scaled_dot_product_attention(q, q, q, **dict.fromkeys(options, value), **AXES)
+
+
+def test_positions_of_an_attention_mask_in_frameworks():
+    (code,) = (code for code in CALLS if code.startswith("positions_from_mask"))
+    result = eval(code, dict(VALUES))
+    np.testing.assert_array_equal(result, [[0, 1, 2, 2], [0, 1, 2, 3]])
 
 
 @pytest.mark.complete

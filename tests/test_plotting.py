@@ -901,6 +901,23 @@ def test_columns_of_a_map(ax, columns, expected):
                 assert format_value
 
 
+def test_weights_of_heads_need_the_axis_of_the_keys(ax):
+    weights = pe.attention_weights(np.eye(16), np.eye(16))
+    heads = np.stack([weights] * 8)
+    with pytest.raises(
+        ValueError, match=r"for an ambiguous shape, got \(8, 16, 16\). Pass key_axis=-1"
+    ):
+        plotting.plot_attention(heads, ax=ax)
+    plotting.plot_attention(heads, key_axis=-1, ax=ax)
+
+
+def test_an_encoding_that_is_no_array_names_its_embeddings(ax):
+    with pytest.raises(
+        TypeError, match=r"must be an array, got .*AbsolutePE. Pass encoding.embeddi"
+    ):
+        plotting.plot_encoding(pe.AbsolutePE(8, 16), ax=ax)
+
+
 @pytest.mark.parametrize("frequencies", [[1.0, 0.3], [[1.0], [0.3]]])
 def test_a_kernel_of_one_coordinate_is_a_line(ax, frequencies):
     features = pe.FourierFeatures(frequencies, weights=[1.0, 3.0], phases=2.0)

@@ -137,6 +137,7 @@ function isRotary(key) {
 
 /** Return a configuration, or its text model's; `models` is what is known of each type. */
 function textConfig(config, models) {
+  if (isObject(config.thinker_config)) config = config.thinker_config; // of a model that speaks
   const text = config.text_config ?? null;
   if (text !== null && !isObject(text)) throw wrong("text_config", "be a dict", shown(text));
   const { model_type: type = null, ...found } = {
@@ -625,7 +626,7 @@ export class Model {
 
   #sections(parameters) {
     const { mrope_interleaved: strided } = parameters;
-    const sections = parameters.mrope_section ?? this.modelType.mrope_section ?? null;
+    let sections = parameters.mrope_section ?? this.modelType.mrope_section ?? null;
     if (sections === null) return {};
     let order = this.modelType.sections ?? "contiguous";
     if (order === "unknown") {
@@ -638,6 +639,7 @@ export class Model {
     if (strided !== undefined) {
       order = checks.boolean("mrope_interleaved", strided) ? "strided" : "contiguous";
     }
+    if (order === "first_last") sections = [...sections.slice(-1), ...sections.slice(0, -1)];
     return { sections, section_order: order };
   }
 

@@ -76,7 +76,8 @@ export function masksOf(model, layers, window = null) {
 /** Return the mask of a layer of which it is known what it sees, null if it has no attention. */
 function maskBy(seen, model) {
   if (seen === null) return null;
-  const isCausal = model.modelType.attention.is_causal;
+  const { is_causal, bidirectional } = model.modelType.attention;
+  const isCausal = is_causal && !model.config[bidirectional];
   let size = model.windowOf(seen);
   if (size === null) return { kind: "full", size, isCausal };
   if (!isCausal && !seen.is_of_each_side) size = Math.floor(size / 2);

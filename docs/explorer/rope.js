@@ -175,6 +175,11 @@ export function coordinatesOfPairs(sections, order) {
   const total = sections.reduce((sum, n) => sum + n, 0);
   const count = sections.length;
   if (order === "contiguous") return sections.flatMap((n, c) => Array(n).fill(c));
+  if (order === "first_last") {
+    const pairs = total - sections[0];
+    const owners = Array.from({ length: pairs }, (_, i) => 1 + (i % (count - 1)));
+    return [...owners, ...Array(sections[0]).fill(0)];
+  }
   const last = Math.max(0, ...sections.map((n, c) => (c ? c + (n - 1) * count : 0)));
   if (last >= total) {
     const what = "have no coordinate with more pairs than the first in strided order";

@@ -190,6 +190,29 @@ _ELSEWHERE = {
     "xarray": "encode",
 }
 
+# Endings of names in other libraries, in lower case without underscores, and the names here.
+_OTHER_NAMES = {
+    "rotatehalf": "neg_half(x, axis=-1)",
+    "rotaryembedding": "RoPE",
+    "rotaryposemb": "RoPE",
+    "rotaryemb": "RoPE",
+    "freqscis": "RoPE",
+    "learnedpositionalembedding": "LearnedPE",
+    "learnedpositionalencoding": "LearnedPE",
+    "positionalembedding": "AbsolutePE or sinusoidal_encoding",
+    "positionalencoding": "AbsolutePE or sinusoidal_encoding",
+    "multiheadattention": "RoPEMultiHeadAttention or scaled_dot_product_attention",
+    "selfattention": "RoPEMultiHeadAttention or scaled_dot_product_attention",
+    "flashattention": "scaled_dot_product_attention",
+    "slidingwindow": "SlidingWindowMask.of(keys)",
+    "causalmask": "CausalMask()",
+    "blockmask": "to_block_ranges",
+    "plotmask": "positional_embeddings.plotting.plot_attention(mask, q_len)",
+    "positionids": "positions_from_mask",
+    "relativepositionbias": "T5Bias",
+    "cache": "KVCache",
+}
+
 
 def __dir__() -> list[str]:
     """Return the public names, without the packages."""
@@ -201,7 +224,9 @@ def __getattr__(name: str) -> NoReturn:
     packages = {
         n: package for package, names in _ELSEWHERE.items() for n in (package, *names.split())
     }
-    hint = did_you_mean(name, [*__all__, *packages])
+    plain = name.lower().replace("_", "")
+    hints = (f" Did you mean {x}?" for end, x in _OTHER_NAMES.items() if plain.endswith(end))
+    hint = next(hints, None) or did_you_mean(name, [*__all__, *packages])
     if name in packages:
         hint = f" Import {'it from ' * (name not in _ELSEWHERE)}{__name__}.{packages[name]}."
     message = f"{__name__} has no attribute `{name}`.{hint}"

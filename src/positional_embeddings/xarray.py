@@ -201,7 +201,9 @@ def _plan(
             raise wrong_type("options", requirement, format_value(name))
     for name in required:
         if name not in options:
-            raise wrong_type(name, f"be given for {encoding!r}", "no such option")
+            value = '["day", "year"]' if name == "periods" else "[1.0, 10.0]"
+            hint = f" Pass {name}={value}, or others."
+            raise wrong_type(name, f"be given for {encoding!r}", "none", hint)
     read = _reader(coordinates[0], time_zone)
     if encoding == "spherical":
         options["argument"] = "dim"
@@ -236,7 +238,8 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
             raise wrong_type("dim", "be the names of latitude and longitude", format_value(dim))
     elif is_pair:
-        raise wrong_type("dim", f"be one name for {encoding!r}", format_value(dim))
+        hint = ' Pass encoding="spherical" for latitude and longitude.' if len(dim) == 2 else ""
+        raise wrong_type("dim", f"be one name for {encoding!r}", format_value(dim), hint)
     coordinates = []
     for name in dim if is_pair else [dim]:
         if not isinstance(name, Hashable):

@@ -12,7 +12,7 @@ from positional_embeddings import AbsolutePE, RoPE, compute_frequencies, inverse
 from positional_embeddings.angles import cos_sin as angles
 from positional_embeddings.angles import cupy_kernel, pages
 from positional_embeddings.angles.frequencies import geometric_frequencies
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings.features import Sinusoids
 
@@ -272,7 +272,9 @@ def test_sums_by_matrix_products_are_exact(kind, bound, limit, by_quadrant, larg
     blocks = []
     monkeypatch.setattr(angles, bound, limit)
     monkeypatch.setattr(
-        angles, "cuts", lambda *size: blocks.extend(slices := pages.cuts(*size)) or slices
+        angles,
+        "block_slices",
+        lambda *size: blocks.extend(slices := pages.block_slices(*size)) or slices,
     )
     scales = (1.0, 30.0)
     frequencies = [geometric_frequencies(6, 50, scale) for scale in scales]
@@ -447,7 +449,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
     positions = positions.astype(kind)
     compute, order, array_backend = rope._tables._compute, "F" if last else "C", get_backend(x=x)
     plain = compute(positions, order, array_backend)
-    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+    monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
     try:
         for _ in range(2):  # the second time with what was kept
             for got, wanted in zip(compute(positions, order, array_backend), plain, strict=True):
@@ -466,7 +468,7 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
     features_last = AbsolutePE(6, 10, feature_axis=1, seq_axis=0)
     positions = np.asarray([0.5, 3.0, -2.25, 1e6])
     wanted = encode(x, positions=positions)
-    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+    monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
     try:
         np.testing.assert_allclose(encode(x, positions=positions), wanted, atol=3e-16)
         got = features_last(x.T.copy(), positions=positions)
@@ -477,14 +479,14 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
 
 def test_kernels_have_the_parts_of_frequencies_of_their_stream(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
-    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+    monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
     angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
     parts = []
     try:
         for stream in (0, 1, 0):
-            monkeypatch.setattr(NumPy, "cache_key", (np, "cpu", stream))
+            monkeypatch.setattr(NumPyBackend, "cache_key", (np, "cpu", stream))
             cos, sin = rope._tables._compute(positions, "C", get_backend(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
@@ -533,7 +535,7 @@ def test_the_kernel_of_sums_gets_parts_and_points(monkeypatch, kind, factor):
     points = np.random.default_rng(0).integers(-9, 2**20, (2, 3, 4)).astype(kind)
     arguments = points, np.float64, get_backend(x=points)
     wanted = sinusoids.encode_chunk(*arguments)
-    monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+    monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
     try:
         got = sinusoids.encode_chunk(*arguments)
         assert got.shape == (6, 3, 4)

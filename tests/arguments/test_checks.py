@@ -21,7 +21,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.masks import spans
+from positional_embeddings.masks import index_ranges
 
 
 class OwnRoPE(RoPE):
@@ -66,16 +66,16 @@ def test_bounds_are_accepted():
 
 def test_lengths_keep_distances_within_the_integers():
     """Of a library whose default integers have 32 bits."""
-    backend, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
-    assert spans.first_position(far, far, None, backend) == 0
+    backend, far = SimpleNamespace(int_dtype=np.int32, xp=np), 2**29 - 1
+    assert index_ranges.query_offset(far, far, None, backend) == 0
     for lengths in ((far + 1, 1), (1, far + 1)):
         with pytest.raises(ValueError, match=f"_len` must be at most {far}, so that int32"):
-            spans.first_position(*lengths, None, backend)
+            index_ranges.query_offset(*lengths, None, backend)
     for offset in (-far, far - 7):
-        assert spans.first_position(7, 7, offset, backend) == offset
+        assert index_ranges.query_offset(7, 7, offset, backend) == offset
     for offset in (-far - 1, far - 6):
         with pytest.raises(ValueError, match=f"`offset` must keep positions within {far}"):
-            spans.first_position(7, 7, offset, backend)
+            index_ranges.query_offset(7, 7, offset, backend)
 
 
 def test_lengths_that_are_not_known():
@@ -151,26 +151,26 @@ def test_arrays_get_the_axes_that_they_lack(shape, own_axes, aligned):
 def test_spans_take_their_rows():
     x = np.arange(40).reshape(20, 2)
     backend = get_backend(x=x)
-    one = spans.index_ranges((3, 6)).take(x, -2, backend)
+    one = index_ranges.index_ranges((3, 6)).take(x, -2, backend)
     np.testing.assert_array_equal(one, x[3:6], strict=True)
     assert np.shares_memory(one, x)
     for number in (2, 8, 9):
         ranges = [(2 * i, 2 * i + 1) for i in range(number)]
-        got = spans.index_ranges(*ranges).take(x, -2, backend)
+        got = index_ranges.index_ranges(*ranges).take(x, -2, backend)
         np.testing.assert_array_equal(got, x[: 2 * number : 2], strict=True)
-    traced = spans.IndexRanges(None, 3, np.asarray(4))
+    traced = index_ranges.IndexRanges(None, 3, np.asarray(4))
     np.testing.assert_array_equal(traced.take(x, -2, backend), x[4:7], strict=True)
-    first = spans.index_ranges((0, 1))
+    first = index_ranges.index_ranges((0, 1))
     np.testing.assert_array_equal(first.take(x.T, -1, backend), x.T[:, :1], strict=True)
     single, pair = x[:1], x[:2]
     for broadcast in (None, single):
-        assert spans.index_ranges((2, 5)).take(broadcast, -2, backend) is broadcast
-    second = spans.index_ranges((1, 2)).take(pair, -2, backend)
+        assert index_ranges.index_ranges((2, 5)).take(broadcast, -2, backend) is broadcast
+    second = index_ranges.index_ranges((1, 2)).take(pair, -2, backend)
     np.testing.assert_array_equal(second, x[1:2], strict=True)
-    empty = spans.index_ranges()
+    empty = index_ranges.index_ranges()
     assert empty.take(x, -2, backend).shape == (0, 2)
     assert empty.take(single, -2, backend).shape == (0, 2)
-    assert empty.positions(backend).shape == (0,)
+    assert empty.indices(backend).shape == (0,)
 
 
 def test_positions_on_another_device_are_not_read():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.backends.cupy import CuPy
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.cupy import CuPyBackend
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.caching import _constants
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device
 
@@ -175,14 +175,14 @@ def test_device_is_current_for_the_call_only():
 def test_what_is_no_device(device):
     message = r"`device` must be a cupy\.cuda\.Device or its number, got"
     with pytest.raises(TypeError, match=message):
-        CuPy.current_device(device, CUPY)
+        CuPyBackend.current_device(device, CUPY)
 
 
 def test_streams_are_told_apart():
     with ThreadPoolExecutor(1) as pool:
 
         def streams(number):
-            array_backend = CuPy(CUPY, number, np.float64, np.int64, np.float64, np.float64)
+            array_backend = CuPyBackend(CUPY, number, np.float64, np.int64, np.float64, np.float64)
             return [array_backend.cache_key, pool.submit(lambda: array_backend.cache_key).result()]
 
         of_all, of_threads, of_one_stream = (streams(number) for number in (0, 2, 4112))
@@ -203,12 +203,12 @@ def test_what_is_not_cupy_has_no_current_device(xp):
 
 
 def test_the_address_of_an_array_of_cupy():
-    array_backend = CuPy(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
+    array_backend = CuPyBackend(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
     assert array_backend.address(SimpleNamespace(data=SimpleNamespace(ptr=512))) == 512
 
 
 def test_cupy_computes_on_the_device_of_an_array():
-    assert CuPy.compute_context(None, SimpleNamespace(device="cuda:1")) == "cuda:1"
+    assert CuPyBackend.compute_context(None, SimpleNamespace(device="cuda:1")) == "cuda:1"
 
 
 def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
@@ -224,7 +224,7 @@ def test_rotation_is_computed_on_the_device_of_its_array(monkeypatch):
         yield
         current.pop()
 
-    monkeypatch.setattr(NumPy, "compute_context", on_device_of)
+    monkeypatch.setattr(NumPyBackend, "compute_context", on_device_of)
     rotated = pe.RoPE(8, 10, feature_axis=-1, seq_axis=-2)(x, positions=positions)
     np.testing.assert_array_equal(rotated, expected)
     assert {positions.shape, x.shape} <= set(entered)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.backends.numpy import NumPy, Strict
+from positional_embeddings.arrays.backends.numpy import NumPyBackend, StrictBackend
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.dtypes import is_dtype
 
@@ -31,7 +31,12 @@ def test_the_dtype_to_compute_in(name, dtype):
     assert np.dtype(array_backend.dtype).isnative
     assert (array_backend.xp, array_backend.device) == (np, "cpu")
     dtypes = map(
-        np.dtype, (array_backend.integer, array_backend.widest, array_backend.default_float)
+        np.dtype,
+        (
+            array_backend.int_dtype,
+            array_backend.widest_float_dtype,
+            array_backend.default_float_dtype,
+        ),
     )
     assert [*dtypes] == ["int64", "float64", "float64"]
 
@@ -45,7 +50,7 @@ def test_integers_have_the_default_dtype_to_compute_in(backend, name):
 def test_a_new_space_computes_in_the_default_dtype(backend):
     array_backend = backend_for(backend.xp, backend.device)
     one = backend.xp.asarray(1.0, device=backend.device)
-    assert array_backend.dtype == array_backend.default_float == one.dtype
+    assert array_backend.dtype == array_backend.default_float_dtype == one.dtype
     assert array_backend.xp is get_backend(x=one).xp is backend.xp
     assert get_backend(x=one).device == backend.device
 
@@ -53,7 +58,7 @@ def test_a_new_space_computes_in_the_default_dtype(backend):
 def test_another_dtype_to_compute_in(backend):
     array_backend = backend_for(backend.xp, backend.device)
     assert array_backend.with_dtype(backend.xp.float32).dtype == backend.xp.float32
-    assert array_backend.dtype == array_backend.default_float
+    assert array_backend.dtype == array_backend.default_float_dtype
 
 
 @pytest.mark.parametrize("length", [3, 2000])
@@ -103,10 +108,10 @@ def test_a_library_that_is_not_known_can_do_nothing_more():
     can = ("is_mutable", "supports_out", "can_cache_arrays", "reads_values", "shows_tracing")
     is_so = ("has_cuda_kernels", "is_chunked", "records_gradients")
     assert not any(getattr(Backend, name) for name in can + is_so)
-    assert all(getattr(NumPy, name) for name in can)
-    assert [name for name in can if not getattr(Strict, name)] == ["supports_out"]
-    assert type(get_backend(x=np.zeros(1))) is NumPy
-    assert type(get_backend(x=strict.zeros(1))) is type(backend_for(strict)) is Strict
+    assert all(getattr(NumPyBackend, name) for name in can)
+    assert [name for name in can if not getattr(StrictBackend, name)] == ["supports_out"]
+    assert type(get_backend(x=np.zeros(1))) is NumPyBackend
+    assert type(get_backend(x=strict.zeros(1))) is type(backend_for(strict)) is StrictBackend
 
 
 @pytest.mark.parametrize("xp", [np, strict])
@@ -127,13 +132,13 @@ def test_values_of_another_device_are_not_read():
 
 def test_subclasses_have_the_backend_of_their_library():
     array = np.ones(2).view(type("Marked", (np.ndarray,), {}))
-    assert type(get_backend(x=array)) is NumPy
+    assert type(get_backend(x=array)) is NumPyBackend
 
 
 def test_questions_are_answered_by_booleans():
     x = strict.ones(2)
     array_backend = get_backend(x=x)
-    lazy = type("Lazy", (Strict,), {"reads_values": False})(*vars(array_backend).values())
+    lazy = type("Lazy", (StrictBackend,), {"reads_values": False})(*vars(array_backend).values())
     answers = [
         array_backend.is_compiling,
         array_backend.is_trainable(x),

@@ -32,7 +32,7 @@ def test_two_threads_share_the_pieces():
         done.append(piece)
 
     blas = Blas(4)
-    threads.share(work, range(9), 2, [blas])
+    threads.run_in_threads(work, range(9), 2, [blas])
     assert sorted(done) == list(range(9))
     # Each thread limits it, the first one gives it its own back.
     assert blas.set == [
@@ -55,7 +55,7 @@ def test_an_error_ends_the_work_of_both_threads(failing):
         done.append(piece)
 
     with pytest.raises(ZeroDivisionError):
-        threads.share(work, range(10**6), 2)
+        threads.run_in_threads(work, range(10**6), 2)
     assert len(done) < 10**6 - 1  # the piece that failed is not the only one that is left
 
 
@@ -70,7 +70,7 @@ def test_no_thread_is_at_work_after_an_error():
         done.append(piece)
 
     with pytest.raises(ZeroDivisionError):
-        threads.share(work, range(2), 2)
+        threads.run_in_threads(work, range(2), 2)
     assert len(done) == 1
 
 
@@ -84,7 +84,7 @@ def test_threads_of_blas_are_for_arrays_of_numpy(monkeypatch):
 def test_a_pool_that_is_busy_leaves_the_work_to_this_thread(monkeypatch):
     calls, done, blas = SimpleQueue(), [], Blas(4)
     monkeypatch.setattr(threads, "_pool", lambda: calls)
-    threads.share(done.append, range(3), 2, [blas])
+    threads.run_in_threads(done.append, range(3), 2, [blas])
     assert done == [0, 1, 2]
     before = list(blas.set)
     calls.get()()  # a helper that begins too late changes nothing
@@ -101,11 +101,11 @@ def test_a_call_within_another_works_on_its_own_thread_without_a_limit():
     def outer(_):
         before = set(names)
         names.clear()
-        threads.share(inner, range(3), 2, [blas])
+        threads.run_in_threads(inner, range(3), 2, [blas])
         assert names == {threading.current_thread().name}
         names.update(before)
 
-    threads.share(outer, range(1), 2, [blas])
+    threads.run_in_threads(outer, range(1), 2, [blas])
     assert done == [0, 1, 2]
     assert [number for _, number in blas.set][-1] == 4
     assert threads._Job.with_limit == []
@@ -118,7 +118,7 @@ def test_jobs_of_many_threads_leave_no_limit():
     def share_often(_):
         begin.wait()
         for _ in range(3000):
-            threads.share(done.append, range(2), 2, [blas])
+            threads.run_in_threads(done.append, range(2), 2, [blas])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(share_often, range(4)))
@@ -181,7 +181,7 @@ def interrupt_everywhere():
             done.append(piece)
             at_work.remove(piece)
 
-        call = partial(threads.share, work, range(4), 2, [blas])
+        call = partial(threads.run_in_threads, work, range(4), 2, [blas])
         was_interrupted = interrupted(call, where)
         assert blas.num_threads == 4, where
         assert at_work == [], where
@@ -218,7 +218,7 @@ def test_interrupts_while_others_work_are_raised_once_they_have_ended():
             done.append(piece)
 
     with pytest.raises(KeyboardInterrupt):
-        threads.share(work, range(2), 2, [Blas(4)])
+        threads.run_in_threads(work, range(2), 2, [Blas(4)])
     assert len(done) == 1
 
 
@@ -245,6 +245,6 @@ def test_threads_are_those_of_numpys_products():
     before, during = numbers(), []
     count, libraries = threads.threads_for(np.zeros(1))
     assert count == max(before)
-    threads.share(lambda _: during.append(set(numbers())), range(1), 2, libraries)
+    threads.run_in_threads(lambda _: during.append(set(numbers())), range(1), 2, libraries)
     assert during == [{1}]
     assert numbers() == before

@@ -392,7 +392,7 @@ def test_what_may_change_is_read_by_each_call():
 def test_a_few_parts_of_half_precision(monkeypatch, parts):
     rng = np.random.default_rng(0)
     q, k, v = (numbers(rng, 4, n).astype("float16") for n in (2, 6, 6))
-    monkeypatch.setattr(softmax, "_MOST_CONVERTED", 4 * 6 // parts)
+    monkeypatch.setattr(softmax, "_MAX_CONVERTED_NUMBERS", 4 * 6 // parts)
     got = scaled_dot_product_attention(q, k, v)
     expected, _ = oracles.attention(*(x[..., None].astype(float) for x in (q, k, v)))
     np.testing.assert_allclose(got, expected[..., 0], atol=2e-3)

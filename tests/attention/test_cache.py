@@ -714,3 +714,49 @@ def test_a_grid_ends_in_later_steps_too():
             scaled_dot_product_attention(x, keys, keys, mask=grid, positions=step)
     with pytest.raises(ValueError, match="have a token for each query"):
         scaled_dot_product_attention(x, keys, keys, mask=grid, positions=step)
+
+
+@pytest.mark.parametrize("tokens", [[[0, 0, 1, 1, 1, 1], [1] * 6], [[1, 0, 1, 0, 1, 1], [1] * 6]])
+def test_documents_of_a_padded_prompt_have_the_columns_of_its_attention_mask(backend, tokens):
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    tokens, ids = np.asarray(tokens), np.asarray([[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]])
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 1, 6, 4))
+    cache = KVCache.empty(2, 8, xp=backend.xp, device=backend.device, **axes)
+    _, step = cache.step(tokens)
+    _, keys = step.store(backend.array(np.zeros((2, 1, 8, 4))), backend.array(k))
+    _, values = step.store(backend.array(np.zeros((2, 1, 8, 4))), backend.array(v))
+    longer = np.concat([ids, [[1], [1]]], axis=1)  # with the document of a later token
+    for documents in (ids.T, backend.array(ids.T), longer.T):
+        mask = CausalMask() | SegmentMask(documents)
+        output = scaled_dot_product_attention(
+            backend.array(q), keys, values, mask=mask, positions=step
+        )
+        for row, is_token in enumerate(tokens == 1):
+            expected = scaled_dot_product_attention(
+                *(x[row : row + 1, :, is_token] for x in (q, k, v)),
+                mask=CausalMask() | SegmentMask(ids[row, is_token]),
+                **axes,
+            )
+            result = backend.numpy(output)[row : row + 1, :, is_token]
+            np.testing.assert_allclose(result, expected, atol=backend.tolerance())
+
+
+def test_documents_after_a_prompt_and_of_keys():
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    x = np.random.default_rng(0).standard_normal((2, 1, 3, 4))
+    cache, step = KVCache.empty(2, 4, **axes).step([[0, 1, 1], [1, 1, 1]])
+    _, keys = step.store(np.zeros((2, 1, 4, 4)), x)
+    same = [
+        scaled_dot_product_attention(
+            x, keys, keys, mask=SegmentMask([0, 0, 0], key_ids), positions=step
+        )
+        for key_ids in (None, [0, 0, 0])
+    ]
+    np.testing.assert_allclose(*(output[:, :, 1:] for output in same))
+    message = r"positions 2 to 3, .* A `CausalMask` is enough if each sequence is one text"
+    _, step = cache.step(1)
+    _, keys = step.store(np.zeros((2, 1, 4, 4)), x[:, :, :1])
+    with pytest.raises(ValueError, match=message):
+        scaled_dot_product_attention(
+            x[:, :, :1], keys, keys, mask=SegmentMask([0, 0, 0]), positions=step
+        )

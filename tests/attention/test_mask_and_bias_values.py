@@ -34,7 +34,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.attention.algorithms import blocks
 from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
-from positional_embeddings.attention.plan import plan
+from positional_embeddings.attention.plan import plan_blocks
 
 HEADS, HEAD = 2, 3
 # From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
@@ -105,7 +105,7 @@ def test_a_mask_value_is_its_array_in_every_layout(backend, data, k_len, layout)
 
 def cut_as_far_as_possible(patch):
     """Cut blocks of few queries, too, and let them meet few keys together."""
-    for name, value in {"_ROW_COST": 0, "_BLOCK_COST": 0, "_KEY_MULTIPLE": 1}.items():
+    for name, value in {"_SLICE_COST": 0, "_BLOCK_COST": 0, "_KEY_MULTIPLE": 1}.items():
         patch.setattr(planning, name, value)
 
 
@@ -119,7 +119,7 @@ def test_parts_of_a_block_go_on_with_what_it_has_met(backend, case, monkeypatch)
         "causal | padding": CausalMask() | PaddingMask([16, 11]),
     }
     mask = masks_by_name[case]
-    assert max(depth(block) for block in plan(16, 16, 8, 64, *reach_of(mask, 16))) >= 2
+    assert max(depth(block) for block in plan_blocks(16, 16, 8, 64, *reach_of(mask, 16))) >= 2
     arrays = inputs(np.random.default_rng(0), 16, 16)
     dense = np.moveaxis(mask.dense(16), 2, 0)[:, None]
     axes = {"feature_axis": -1, "seq_axis": -2}
@@ -363,7 +363,7 @@ def test_blocks_cover_what_is_visible(data, n, cut):
     with pytest.MonkeyPatch.context() as patch:
         if cut:
             cut_as_far_as_possible(patch)
-        planned = plan(n, n, size, most, *visible_keys, data.draw(st.integers(0, 20)))
+        planned = plan_blocks(n, n, size, most, *visible_keys, data.draw(st.integers(0, 20)))
     for block in planned:
         for at_queries, (keys, is_masked, _) in block.blocks():
             for start, stop in keys.ranges:
@@ -398,7 +398,7 @@ def reach_of(mask, n):
 def scores_of(mask, n, rows=8):
     """Return how many scores of each row are computed, and how many of them with a mask."""
     together = masked = 0
-    for block in plan(n, n, None, 2**18, *reach_of(mask, n), rows):
+    for block in plan_blocks(n, n, None, 2**18, *reach_of(mask, n), rows):
         together += block.count_scores()
         for queries, (keys, is_masked, _) in block.blocks():
             masked += queries.size * keys.size * is_masked
@@ -416,7 +416,7 @@ def scores_of(mask, n, rows=8):
     ],
 )
 def test_blocks_of_keys_have_equal_lengths(k_len, block_size, lengths):
-    (block,) = plan(512, k_len, block_size, 2**18, None, ())
+    (block,) = plan_blocks(512, k_len, block_size, 2**18, None, ())
     assert [at.keys.size for at in block.key_blocks] == lengths
 
 
@@ -425,7 +425,7 @@ def test_global_queries_are_cut_between_them(monkeypatch):
     cut_as_far_as_possible(monkeypatch)
     ranges = ((0, 1), (100, 101), (200, 201), (300, 301))
     window, _ = reach_of(SlidingWindowMask(4, 4), 400)
-    blocks = plan(400, 400, None, 2**18, window, ranges)[:4]
+    blocks = plan_blocks(400, 400, None, 2**18, window, ranges)[:4]
     assert [block.queries.ranges for block in blocks] == [(own,) for own in ranges]
     assert [block.count_scores() for block in blocks] == [5, 9, 9, 9]
 
@@ -437,7 +437,7 @@ def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     known = ConcretePositions.of(positions, positions)
     at, mask = ExplicitPositions(positions, positions, known), CausalMask()
     visible_keys = partial(at.visible_keys, mask), at.global_queries(mask)
-    assert plan(n, n, None, 2**18, *visible_keys) == plan(n, n, None, 2**18, None, ())
+    assert plan_blocks(n, n, None, 2**18, *visible_keys) == plan_blocks(n, n, None, 2**18, None, ())
 
 
 def test_the_number_of_scores_grows_with_the_window():
@@ -469,13 +469,13 @@ def test_many_heads_are_worth_smaller_blocks():
 def count_blocks(monkeypatch):
     """Return a list that gets the queries and keys of each block that a mask is asked about."""
     asked = []
-    between = Mask._between
+    between = Mask._block
 
     def plural(self, queries, keys, *options):
         asked.append((*queries.ranges, keys.ranges))
         return between(self, queries, keys, *options)
 
-    monkeypatch.setattr(Mask, "_between", plural)
+    monkeypatch.setattr(Mask, "_block", plural)
     return asked
 
 

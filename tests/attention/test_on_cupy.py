@@ -25,7 +25,7 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.attention.algorithms import cublas, cupy, cupy_kernels
 
@@ -253,7 +253,7 @@ def on_device(backend, monkeypatch):
             module = ModuleType(name)
             vars(module).update(attributes)
             monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(NumPy, "has_cuda_kernels", True)
+        monkeypatch.setattr(NumPyBackend, "has_cuda_kernels", True)
         cupy_kernels.kernel.cache_clear()
     yield backend
     if backend.name != "cupy":
@@ -312,10 +312,10 @@ def calls(draw, dtypes, mask_kinds=("none", "array", "value")):
     sizes = draw(
         st.fixed_dictionaries(
             {
-                "_MOST_SCORES": st.sampled_from([2**24, 20]),
-                "_MOST_QUERIES": st.sampled_from([512, 3]),
-                "_FEWEST_QUERIES": st.sampled_from([64, 2]),
-                "_MOST_KEYS": st.sampled_from([2**18, 4]),
+                "_MAX_SCORES": st.sampled_from([2**24, 20]),
+                "_MAX_QUERIES": st.sampled_from([512, 3]),
+                "_MIN_QUERIES": st.sampled_from([64, 2]),
+                "_MAX_KEYS": st.sampled_from([2**18, 4]),
             }
         )
     )
@@ -526,7 +526,7 @@ def test_scattered_queries_that_see_all_keys_are_a_block_of_their_own(on_device)
 @ONLY
 def test_features_that_lie_first_are_copied_once(on_device, monkeypatch):
     """Not for each block of queries."""
-    monkeypatch.setattr(cupy, "_MOST_QUERIES", 2)
+    monkeypatch.setattr(cupy, "_MAX_QUERIES", 2)
     copied, as_matrices = [], cublas.as_matrices
     monkeypatch.setattr(cublas, "as_matrices", lambda x: copied.append(x) or as_matrices(x))
     steps, multiply = [], cublas.gemm

@@ -20,7 +20,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.arrays import threads as _threads
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.attention.algorithms import blocks
 from positional_embeddings.attention.scores import ScoreSpec
 
@@ -92,10 +92,12 @@ def test_blocks_of_any_size_are_the_plain_loop(
 @pytest.mark.parametrize("spread", [0.1, 1.0, 10.0])
 def test_exponentials_as_powers_of_e_or_of_2(unit, dtype, spread, monkeypatch):
     """NumPy has the ones or the others in vector instructions."""
-    monkeypatch.setattr(NumPy, "exponent_unit", unit)
+    monkeypatch.setattr(NumPyBackend, "exponent_unit", unit)
     powers = []
-    scaled_exp = NumPy.scaled_exp
-    monkeypatch.setattr(NumPy, "scaled_exp", lambda *own: powers.append(1) or scaled_exp(*own))
+    scaled_exp = NumPyBackend.scaled_exp
+    monkeypatch.setattr(
+        NumPyBackend, "scaled_exp", lambda *own: powers.append(1) or scaled_exp(*own)
+    )
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 4, 12, 2)).astype(dtype)
     mask = create_causal_mask(12)
@@ -361,13 +363,13 @@ def test_no_more_than_a_block_exists(order, hidden):
 def test_hidden_blocks_are_passed_over(monkeypatch):
     """Under a causal mask about half of the scores are never computed."""
     computed = []
-    scores = ScoreSpec.from_products
+    scores = ScoreSpec.scores_from_products
 
     def count(*args):
         computed.append(scores(*args))
         return computed[-1]
 
-    monkeypatch.setattr(ScoreSpec, "from_products", count)
+    monkeypatch.setattr(ScoreSpec, "scores_from_products", count)
     x = np.ones((2, 100))
     scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
     assert len(computed) == 55

@@ -11,10 +11,13 @@ from mask_strategies import BATCH, masks
 from positional_embeddings import (
     ALiBiBias,
     CausalMask,
+    ChunkedMask,
+    DilatedMask,
     FunctionMask,
     GlobalMask,
     KVCache,
     NeighbourhoodMask,
+    PaddingMask,
     PrefixMask,
     RoPE,
     SegmentMask,
@@ -57,6 +60,37 @@ def hidden_pairs(hides, positions, key_positions):
         q, k = int(positions[b, i]), int(key_positions[b, j])
         hidden[b, 0, i, j] = k < 0 or hides(q, k, b)
     return hidden
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        CausalMask() | ChunkedMask(4),
+        PrefixMask(2),
+        CausalMask() | SlidingWindowMask(1, 0) & GlobalMask([0]),
+        ~NeighbourhoodMask((4, 3), 1),
+        CausalMask() | SlidingWindowMask(2, 0) | DilatedMask(2),
+    ],
+    ids=repr,
+)
+def test_padding_on_the_left_is_not_counted(mask):
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 2, 12, 4))
+    positions = np.stack([np.arange(12), np.arange(-3, 9)])
+    alone = [x[1:, :, 3:] for x in (q, k, v)]
+    expected = scaled_dot_product_attention(*alone, mask=mask, **axes)
+    result = scaled_dot_product_attention(
+        q, k, v, mask=mask, positions=np.where(positions < 0, -1, positions), **axes
+    )
+    np.testing.assert_allclose(result[1:, :, 3:], expected, atol=1e-12)
+    full, padded = mask | PaddingMask([12, 12], "left"), mask | PaddingMask([12, 9], "left")
+    scaled_dot_product_attention(q, k, v, mask=full, **axes)
+    if any(part._counts_positions for part in mask._leaves()):
+        with pytest.raises(ValueError, match=r"no padding on the left .*`key_positions`"):
+            scaled_dot_product_attention(q, k, v, mask=padded, **axes)
+    else:
+        result = scaled_dot_product_attention(q, k, v, mask=padded, **axes)
+        np.testing.assert_allclose(result[1:, :, 3:], expected, atol=1e-12)
 
 
 @given(data=st.data(), layout=st.sampled_from(list(LAYOUTS)))
@@ -184,7 +218,9 @@ def test_a_key_that_is_not_finite_beside_positions(backend):
 
 @pytest.mark.parametrize("start", [0, 7])
 def test_consecutive_positions_are_an_offset(start, monkeypatch):
-    monkeypatch.setattr(placing.ExplicitPositions, "points", None)  # no positions one by one
+    monkeypatch.setattr(
+        placing.ExplicitPositions, "position_blocks", None
+    )  # no positions one by one
     x = np.random.default_rng(0).standard_normal((4, 9, 2))
     mask = CausalMask() | SlidingWindowMask(3, 0) | PrefixMask([2, 4])
     bias = T5Bias(1, rng=0)
@@ -422,7 +458,7 @@ def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
 def test_a_step_evaluates_masks_without_functions_once(monkeypatch, lengths):
     calls = []
     for kind in (CausalMask, ALiBiBias):
-        name = "_hides" if kind is CausalMask else "_formula"
+        name = "_mask_at" if kind is CausalMask else "_formula"
         own = getattr(kind, name)
         plural = lambda *args, own=own, kind=kind: (calls.append(kind), own(*args))[1]  # noqa: E731
         monkeypatch.setattr(kind, name, plural)

@@ -26,7 +26,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.biases.t5 import bucket_limits
-from positional_embeddings.masks.spans import index_ranges
+from positional_embeddings.masks.index_ranges import index_ranges
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
 PARAMETERS = np.random.default_rng(0).uniform(0.5, 1.5, (8, 3))
@@ -209,7 +209,7 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
         for ranges in (queries, keys)
     ]
     array_backend = get_backend(positions=positions[0]).with_dtype(xp.float32)
-    got = bias._between(index_ranges(*queries), index_ranges(*keys), array_backend)
+    got = bias._block(index_ranges(*queries), index_ranges(*keys), array_backend)
     assert got.dtype == xp.float32
     expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
@@ -451,8 +451,8 @@ def test_consecutive_positions_take_little_memory():
     assert peak < 3.5 * shuffled.nbytes
     array_backend, bias = get_backend(relative=relative).with_dtype(np.float64), ALiBiBias(4)
     queries, keys = index_ranges((3, 403)), index_ranges((0, 500))
-    assert peak_memory(lambda: bias._between(queries, keys, array_backend)) < relative.nbytes
-    view = bias._between(queries, keys, array_backend)
+    assert peak_memory(lambda: bias._block(queries, keys, array_backend)) < relative.nbytes
+    view = bias._block(queries, keys, array_backend)
     assert view.shape == (400, 500, 4)
     assert not view.flags.writeable
     assert view[0, 5, 0] == 2 * 0.25

@@ -14,7 +14,7 @@ from positional_embeddings import (
     TokenEmbedding,
 )
 from positional_embeddings.arguments.weights import embedding_lookup, truncated_normal
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.encodings.dropout import dropout
 
@@ -170,7 +170,7 @@ def test_normal_numbers_are_drawn_again_beyond_two_deviations():
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_columns_of_indices_out_of_range_are_nan_where_they_cannot_be_read(monkeypatch, size):
-    monkeypatch.setattr(NumPy, "is_compiling", True)
+    monkeypatch.setattr(NumPyBackend, "is_compiling", True)
     table = np.arange(2.0 * size).reshape(2, size)
     got = embedding_lookup("ids", np.asarray([-1, 0, size - 1, size]), table, get_backend(x=table))
     np.testing.assert_array_equal(got, [[np.nan, *row[[0, -1]], np.nan] for row in table])

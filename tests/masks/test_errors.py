@@ -51,6 +51,8 @@ VALUE_ERRORS = {
     "PaddingMask.from_attention_mask(np.asarray([[1, 0], [1, 1]]), side='left')": "`attention_mask` must have its padding on the left of each sequence (`side`), got padding elsewhere. Pass side='right'.",
     "PaddingMask.from_attention_mask(np.asarray([[1, 0, 1]]))": "`attention_mask` must have its padding on the right of each sequence (`side`), got padding elsewhere. SegmentMask(attention_mask.T - 1) supports padding at any position.",
     "PaddingMask.from_attention_mask(np.asarray([[0, 1], [1, 0]]), side='left')": "`attention_mask` must have its padding on the left of each sequence (`side`), got padding elsewhere. SegmentMask(attention_mask.T - 1) supports padding at any position.",
+    "(CausalMask() | ChunkedMask(2) | PaddingMask([3, 2], 'left')).dense(3)": "`mask` must have no padding on the left with ChunkedMask(2), which would count it, got CausalMask() | ChunkedMask(2) | PaddingMask([3, 2], 'left'). Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the first token, and -1 at padding.",
+    "PaddingMask.from_attention_mask(np.asarray([[False, True], [True, True]]))": "`attention_mask` must have its padding on the right of each sequence (`side`), got padding elsewhere. Pass ~attention_mask if True is padding, else side='left'.",
     "PaddingMask([2], 'left')(0, 1)": "`k_len` must be given for padding on the left, got None.",
     "SegmentMask([[0], [1, 2]])": "`ids` must be an array, a list of integers, or a list of lists of one length, got [[0], [1, 2]].",
     "SegmentMask(zeros((2, 5), int)).dense(5)": "`ids` must have shape (seq,) or (seq, batch), and include the query positions 0 to 4, got shape (2, 5), for positions 0 to 1.",
@@ -66,6 +68,9 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), max_size=3)": "`max_size` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
+    "SlidingWindowMask(4)": "`right` must be an integer or None, got none. Pass SlidingWindowMask.of(4) for that number of keys.",
+    "CausalMask()(5)": "`k_pos` must be given with `q_pos`, got None. Call `dense(q_len)` for the mask of a number of queries and keys.",
+    "np.asarray(CausalMask())": "`CausalMask()` has no shape; pass CausalMask().dense(q_len), an array (query, key, batch).",
     "ListMask(csr_array(zeros((4, 4))))": "`indices` must be an array, got scipy.sparse.csr_array of shape (4, 4). Pass ListMask.from_csr(csr.indptr, csr.indices), where csr is indices.tocsr().",
     "ListMask(zeros((4, 4), dtype=bool))": "`indices` must have a signed integer dtype, got bool. A matrix of pairs is ListMask.from_csr(csr.indptr, csr.indices), where csr is scipy.sparse.csr_array(matrix).",
     "ListMask([{0}, {1}])": "`indices` must have a signed integer dtype, got object. Each list is a list, a tuple or an array of integers.",
@@ -91,8 +96,8 @@ TYPE_ERRORS = {
     "PaddingMask.from_attention_mask(ones((2, 4)))": "`attention_mask` must have an integer or boolean dtype, got float64. Pass attention_mask == 1, or attention_mask == 0 if it is added to scores.",
     "NeighbourhoodMask(4, 1)": "`shape` must be a list or tuple of integers, got 4.",
     "FunctionMask(3)": "`function` must be a function of positions, got 3.",
-    "CausalMask() | zeros((3, 3), bool)": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes are ambiguous. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
-    "zeros((3, 3), bool) & CausalMask()": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes are ambiguous. Combine arrays by combine_masks(mask.dense(q_len, k_len), array).",
+    "CausalMask() | zeros((3, 3), bool)": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes are ambiguous. Combine arrays by combine_masks(mask.dense(q_len, k_len), array) if their axes are (query, key, batch), and by ~to_attend(mask, q_len, k_len) | array if these are (batch, 1, query, key).",
+    "zeros((3, 3), bool) & CausalMask()": "A `Mask` does not combine with numpy.ndarray of shape (3, 3), whose axes are ambiguous. Combine arrays by combine_masks(mask.dense(q_len, k_len), array) if their axes are (query, key, batch), and by ~to_attend(mask, q_len, k_len) | array if these are (batch, 1, query, key).",
     "CausalMask() | None": "unsupported operand type(s) for |: 'CausalMask' and 'NoneType'",
     "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out where `mask` is a `Mask`, got 1.",
 }

@@ -28,12 +28,17 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.masks import mask as mask_module
-from positional_embeddings.masks import points
+from positional_embeddings.masks import position_blocks
+from positional_embeddings.masks.index_ranges import index_ranges
 from positional_embeddings.masks.mask import OrMask
-from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, _in_small_integers
+from positional_embeddings.masks.position_blocks import (
+    ImplicitPositions,
+    PositionBlock,
+    _in_small_integers,
+)
 from positional_embeddings.masks.ranges import (
     complement,
     count_positions,
@@ -42,14 +47,13 @@ from positional_embeddings.masks.ranges import (
     unite,
     unite_arrays,
 )
-from positional_embeddings.masks.spans import index_ranges
 from samples import MASKS, Pair
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_pairs_are_compared_as_many_are():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "_MIN_PAIRS_TO_CONVERT", 1)
+        patch.setattr(position_blocks, "_MIN_PAIRS_TO_CONVERT", 1)
         yield
 
 
@@ -203,7 +207,7 @@ def test_key_ranges_of_dilation_and_segments(data, n):
 def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
     q, ranges = np.arange(*queries), [(0, 2), (5, 6), (6, 8), (100, 400), (500, 501)]
     k = np.concat([np.arange(*pair) for pair in ranges])
-    hidden = mask._between(
+    hidden = mask._block(
         index_ranges(queries), index_ranges(*ranges), ImplicitPositions(0, 501), get_backend(q=q)
     )
     assert np.array_equal(hidden[..., 0], mask(q[:, None], k[None, :]))
@@ -215,7 +219,7 @@ def test_documents_of_keys_of_several_ranges(backend, shape):
     mask, array_backend = SegmentMask(ids), get_backend(q=backend.array([0]))
     for ranges in ([(0, 2), (100, 400)], [(0, 2), (5, 6), (100, 400)]):
         k = np.concat([np.arange(*pair) for pair in ranges])
-        hidden = mask._between(
+        hidden = mask._block(
             index_ranges((310, 320)),
             index_ranges(*ranges),
             ImplicitPositions(0, 501),
@@ -270,11 +274,11 @@ def test_windows_that_are_joined_hide_what_they_hide_one_by_one(parts):
 def test_windows_that_are_joined_are_evaluated_once(monkeypatch):
     windows = []
 
-    def hides_outside(q, k, window):
+    def window_mask(q, k, window):
         windows.append(window)
-        return points.hides_outside(q, k, window)
+        return position_blocks.window_mask(q, k, window)
 
-    monkeypatch.setattr(mask_module, "hides_outside", hides_outside)
+    monkeypatch.setattr(mask_module, "window_mask", window_mask)
     (CausalMask() | SlidingWindowMask(5, 2) | SlidingWindowMask(3, 8)).dense(4)
     assert windows == [(3, 0)]
 
@@ -673,7 +677,7 @@ def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):
     mask = PaddingMask([3, 9])
     with pytest.raises(ValueError, match="`lengths` must be between 0 and the number of keys = 4"):
         mask.dense(4)
-    monkeypatch.setattr(NumPy, "is_compiling", True)
+    monkeypatch.setattr(NumPyBackend, "is_compiling", True)
     assert mask.dense(4).shape == (4, 4, 2)
 
 

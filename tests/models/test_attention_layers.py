@@ -306,6 +306,16 @@ def test_a_window_on_each_side():
     assert (layer.mask, layer.window) == (pe.SlidingWindowMask(5, 5), None)
 
 
+def test_embedding_gemma_sees_later_keys():
+    """A window of 8 in its file is 4 keys on each side."""
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 8}
+    layers = pe.attention_layers(config | {"use_bidirectional_attention": True}, 64)
+    assert [layer.mask for layer in layers] == [*[pe.SlidingWindowMask(4, 4)] * 5, None]
+    for flag in (False, None):
+        layers = pe.attention_layers(config | {"use_bidirectional_attention": flag}, 64)
+        assert [layer.window for layer in layers] == [*[8] * 5, None]
+
+
 def test_the_layout_of_the_weights():
     for layout in ("half", "interleaved"):
         layers = layers_of("llama", layout)

@@ -33,7 +33,6 @@ LLAMA = {"model_type": "llama"} | SIZES
         ("deepseek_v3", "interleaved"),
         ("ernie4_5", "interleaved"),
         ("ernie4_5_moe", "interleaved"),
-        ("ernie4_5_vl_moe_text", "interleaved"),
         ("helium", "interleaved"),
         ("glm_ocr_text", "interleaved"),
         ("glm4v_text", "interleaved"),
@@ -426,10 +425,45 @@ def test_sections_take_turns_in_models_that_say_nothing():
         assert rope.section_order == order
 
 
+def test_sections_of_ernie_4_5():
+    """Height and width alternate, and the time has the last pairs, of the lowest frequencies."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    config = {"model_type": "ernie4_5_vl_moe_text", "head_dim": 128}
+    rope = RoPE.from_hf_config(config, **axes)
+    parameters = {"rope_theta": 500_000.0, "rope_type": "default", "mrope_section": [22, 22, 20]}
+    assert rope == RoPE.from_hf_config(config | {"rope_parameters": parameters}, **axes)
+    rng = np.random.default_rng(0)
+    positions, x = rng.integers(0, 90, (3, 5)), rng.standard_normal((5, 128))
+    owners = [1, 2] * 22 + [0] * 20
+    angles = positions[owners].T * 500_000.0 ** (-np.arange(64) / 64)
+    expected = (x[:, ::2] + 1j * x[:, 1::2]) * np.exp(1j * angles)
+    result = rope(x, positions=positions)
+    np.testing.assert_allclose(result[:, ::2] + 1j * result[:, 1::2], expected, atol=1e-12)
+
+
 def test_sections_of_an_order_that_is_not_known():
-    config = {"model_type": "ernie4_5_vl_moe_text"}
-    with pytest.raises(ValueError, match="`mrope_section` of 'ernie4_5_vl_moe_text' has an order"):
-        RoPE.from_hf_config(config | {"rope_parameters": {"mrope_section": [22, 22, 20]}})
+    config = {"model_type": "neomme", "layer_types": ["full_attention"], "num_hidden_layers": 1}
+    parameters = {"full_attention": {"mrope_section": [2, 3, 3]}}
+    with pytest.raises(ValueError, match="`mrope_section` of 'neomme' has an order"):
+        RoPE.from_hf_config(config | {"rope_parameters": parameters})
+
+
+def test_a_file_of_a_model_that_also_speaks():
+    text = {"model_type": "qwen3_omni_moe_text", "head_dim": 128, "num_hidden_layers": 2}
+    config = {
+        "model_type": "qwen3_omni_moe",
+        "architectures": ["Qwen3OmniMoeForConditionalGeneration"],
+        "thinker_config": {"model_type": "qwen3_omni_moe_thinker", "text_config": text},
+        "talker_config": {"model_type": "qwen3_omni_moe_talker"},
+        "code2wav_config": {"rope_theta": 10_000},
+    }
+    assert RoPE.from_hf_config(config, 9) == RoPE.from_hf_config(text, 9)
+
+
+def test_a_path_of_no_file(tmp_path):
+    for path, hint in (("owner/name", "hf_hub_download"), (tmp_path / "config.json", "file.$")):
+        with pytest.raises(FileNotFoundError, match=f"`config` must be a dict .*{hint}"):
+            RoPE.from_hf_config(path)
 
 
 def test_an_object_is_not_printed(tmp_path):

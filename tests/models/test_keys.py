@@ -144,7 +144,7 @@ def test_values_that_switch_nothing_on():
     [
         ("qwen2", {"is_causal": False}),
         ("gemma4_text", {"is_causal": False}),
-        ("gemma3_text", {"use_bidirectional_attention": True}),
+        ("gemma3_text", {"attn_logit_softcapping": 30.0}),
         ("gemma4_text", {"use_bidirectional_attention": "all"}),
         ("gemma4_text", {"use_bidirectional_attention": "vision"}),
         ("gemma4_unified_text", {"use_bidirectional_attention": "all"}),
@@ -167,7 +167,7 @@ def test_keys_that_change_what_a_query_sees(model_type, values):
         attention_layers(config | values)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "gemma3_text", "modernbert-decoder", "qwen2_moe"])
+@pytest.mark.parametrize("model_type", ["bert", "gemma4_text", "modernbert-decoder", "qwen2_moe"])
 def test_the_same_keys_as_the_models_were_compared(model_type):
     keys = ("is_decoder", "use_bidirectional_attention", "local_attention", "use_sliding_window")
     named = models()[model_type]["named"]

@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.rotate import (
@@ -133,7 +133,7 @@ def library(monkeypatch):
     # `find_spec` then reports CuPy as installed.
     stand_in = SimpleNamespace(__spec__=ModuleSpec("cupy", None), **kernels)
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
-    monkeypatch.setattr(NumPy, "rotation_kernel", "cupy")
+    monkeypatch.setattr(NumPyBackend, "rotation_kernel", "cupy")
     rotate_cupy = cupy_kernel.rotate_cupy
 
     def with_tables(x, cos, sin, *others, **options):

@@ -60,7 +60,8 @@ VALUE_ERRORS = {
     "RoPE(8, 3, scaling=LongRoPEScaling([1.0], [1.0], 8))": "`short_factor` must have 4 numbers, half of `dim`, got 1.",
     "RoPE(8, 3, sections=(2, 1))": "`sections` must add up to 4, half of the rotated features, got (2, 1).",
     "RoPE(8, 3, sections=(1, 3), section_order='strided')": "`sections` must have no coordinate with more pairs than the first in strided order, got (1, 3).",
-    "RoPE(8, 3, sections=(2, 2), section_order='mixed')": "`section_order` must be 'contiguous' or 'strided', got 'mixed'.",
+    "RoPE(12, 3, sections=(1, 2, 3), section_order='first_last')": "`sections` must have equal sections after the first in order 'first_last', got (1, 2, 3).",
+    "RoPE(8, 3, sections=(2, 2), section_order='mixed')": "`section_order` must be 'contiguous' or 'strided' or 'first_last', got 'mixed'.",
     "RoPE(8, 3, sections=(2, 2), section_frequencies='own')": "`section_frequencies` must be 'shared' or 'restart', got 'own'.",
     "RoPE(8, 3, sections=(2, 2), section_frequencies='restart', scaling=LinearScaling(2))": "`scaling` must be None with section_frequencies='restart', got LinearScaling(factor=2).",
     "RoPE(8, 3, sections=(2, 2))(zeros((8, 3)), positions=zeros(3))": "`positions` must have a leading axis of 2 coordinates, as `sections` has, got shape (3,).",
@@ -101,7 +102,7 @@ VALUE_ERRORS = {
     "hf(head_dim=None, hidden_size=8, num_attention_heads=0)": "`num_attention_heads` must be a positive integer, got 0.",
     "hf(max_position_embeddings=9, partial_rotary_factor=1.5, model_type='phi3')": "`partial_rotary_factor` must be at most 1, got 1.5.",
     "hf(max_position_embeddings=9, partial_rotary_factor=0.4, model_type='phi3')": "`int(head_dim * partial_rotary_factor)` must be a positive even integer, got 3.",
-    "hf(model_type='ernie4_5_vl_moe_text', max_position_embeddings=9, rope_parameters={'rope_theta': 1e4, 'mrope_section': [1, 1, 2]})": "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here.",
+    "hf(model_type='neomme', layer_types=['full_attention'], num_hidden_layers=1, rope_parameters={'full_attention': {'mrope_section': [1, 1, 2]}})": "`mrope_section` of 'neomme' has an order that is not known here.",
 }
 TYPE_ERRORS = {
     "neg_half(zeros(4, 'V8'))": "`x` must have a dtype with negative numbers, got void64.",

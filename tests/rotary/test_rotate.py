@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings.arrays.backends.numpy import NumPy
+from positional_embeddings.arrays.backends.numpy import NumPyBackend
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.rotary import rotate
 
@@ -233,7 +233,7 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     x = np.ones((8, 10))
     table = np.ones((4, 10))
     assert len(list(rotate._blocks(x, table, 0, get_backend(x=x)))) > 1
-    monkeypatch.setattr(NumPy, "is_on_host", lambda *_: False)
+    monkeypatch.setattr(NumPyBackend, "is_on_host", lambda *_: False)
     assert len(list(rotate._blocks(x, table, 0, get_backend(x=x)))) == 1
 
 
@@ -256,7 +256,7 @@ def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
 def test_blocks_without_strides(monkeypatch):
     """Arrays of a library without strides count as C order."""
     monkeypatch.setattr(rotate, "HOST_BLOCK_PAIRS", 8)
-    monkeypatch.setattr(NumPy, "strides", lambda *_: None)
+    monkeypatch.setattr(NumPyBackend, "strides", lambda *_: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, apply_rope, grid_positions, xpos_scale
@@ -15,6 +15,8 @@ def numbers(*shape, seed=0):
 def coordinate_of_pair(sections, order):
     if order == "contiguous":
         return [c for c, n in enumerate(sections) for _ in range(n)]
+    if order == "first_last":
+        return [1 + i % (len(sections) - 1) for i in range(sum(sections[1:]))] + [0] * sections[0]
     owners, left = [], list(sections)
     for pair in range(sum(sections)):
         c = pair % len(sections)
@@ -43,11 +45,13 @@ def rotated_by_coordinates(x, positions, sections, frequencies, order):
 @given(
     sections=st.sampled_from([(3, 3), (4, 2, 2), (3, 3, 2), (2, 1, 1, 1), (5,)]),
     frequencies=st.sampled_from(["shared", "restart"]),
-    order=st.sampled_from(["contiguous", "strided"]),
+    order=st.sampled_from(["contiguous", "strided", "first_last"]),
     batch=st.booleans(),
 )
 def test_each_coordinate_turns_its_pairs(backend, sections, frequencies, order, batch):
     head, count = 2 * sum(sections), len(sections)
+    if order == "first_last":
+        assume(len(set(sections[1:])) <= 1)
     rope = RoPE(head, 4, sections=sections, section_frequencies=frequencies, section_order=order)
     x = numbers(head, 3, 2)
     places = np.random.default_rng(1).integers(-20, 20, (count, 3, 2) if batch else (count, 3))

@@ -1,5 +1,6 @@
 """`GapFiller`: columns with gaps, at rows, times and places."""
 
+import pickle
 import re
 from pathlib import Path
 
@@ -7,11 +8,18 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from positional_embeddings.sklearn import AttentionRegressor, GapFiller, GaussianKernel
+from positional_embeddings.sklearn import (
+    AttentionRegressor,
+    GapFiller,
+    GaussianKernel,
+    PeriodicKernel,
+    PositionalEncoder,
+    SphereKernel,
+)
 
 # A straight line over a gap of five steps misses a sine of 1 / 8 a step by 5**2 / 8 / 8**2 at most.
 GAP_ERROR = 0.05
@@ -368,7 +376,7 @@ def test_angles_are_filled_as_two_columns(turn, low):
         0.5 * track,
     ):
         with np.testing.assert_no_warnings():
-            GapFiller().fit(np.where(x == 39, np.nan, other)[:, None])
+            GapFiller(positions=None).fit(np.where(x == 39, np.nan, other)[:, None])
     with np.testing.assert_no_warnings():
         GapFiller().fit(track[:, None])  # has no gap
 
@@ -419,11 +427,12 @@ def test_booleans_with_gaps_stay_as_they_are():
     table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
     filler = GapFiller()
     stays = (
-        r"Column '(flag|n)' holds text or booleans, and keeps its 20 gaps: convert it to numbers"
+        r"Column 'flag' holds text or booleans, and keeps its 20 gaps: convert it to numbers.*"
+        r"The same holds for 'n'"
     )
     with pytest.warns(UserWarning, match=stays) as warned:
         filled = filler.fit_transform(table)
-    assert len(warned) == 2
+    assert len(warned) == 1
     pd.testing.assert_frame_equal(filled[["flag", "n"]], table[["flag", "n"]])
     assert not filled["y"].isna().any()
     assert filler.estimators_[1:] == [None, None]
@@ -538,6 +547,7 @@ def test_samples_of_few_cycles_share_phases():
 
 
 @pytest.mark.parametrize("kind", ["noise", "walk"])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_there_is_no_season_in_noise(kind):
     """Periods change nothing where they are not there, and the bands hold."""
     inside = []
@@ -603,8 +613,200 @@ def test_weekends_that_were_never_measured():
     with pytest.warns(UserWarning, match="phases of the week that were never"):
         filled = GapFiller(positions="index").fit_transform(seen)
     np.testing.assert_allclose(filled[5:-2], seen.interpolate()[5:-2])
-    with np.testing.assert_no_warnings():
+    with pytest.warns(UserWarning, match="The period 'day' is not") as caught:
         GapFiller(positions="index", periods=["day"]).fit_transform(seen)
+    (warning,) = caught
+    assert "'day' is not used: the positions do not resolve its phases" in str(warning.message)
+
+
+def test_a_stated_period_that_is_not_used():
+    rng, x = np.random.default_rng(0), np.arange(200.0)
+    table = np.stack([np.sin(x / 3) + 0.3 * rng.normal(size=200) for _ in range(3)], axis=1)
+    table[50:55] = np.nan
+    with pytest.warns(UserWarning, match="The period") as caught:
+        GapFiller(periods=[100, 6 * np.pi, 2]).fit(table)
+    long, short = sorted(str(warning.message) for warning in caught)
+    assert long == (
+        "The period 100 is not used: the record has fewer than 2.5 cycles, in 3 columns from 'x0'."
+    )
+    assert short.startswith("The period 2 is not used: the positions do not resolve its phases")
+    with pytest.warns(UserWarning, match="period 7 is not used: it has no season, in column 'x0'"):
+        GapFiller(periods=7).fit(table[:, :1])
+
+
+@pytest.mark.parametrize("period", [24, np.int64(24), 24.0])
+def test_numbers_are_no_periods_of_times(period):
+    import pandas as pd
+
+    y = pd.Series(np.arange(60.0), hours(60))
+    message = r"`periods\[0\]` must be a span such as \"24h\" or pd.Timedelta.*Pass \"24D\" if"
+    with pytest.raises(TypeError, match=message):
+        GapFiller(periods=period).fit(y)
+    message = message.replace(r"s\[0\]", "")
+    with pytest.raises(TypeError, match=message):
+        AttentionRegressor(PeriodicKernel(period)).fit(y.index, y)
+    GapFiller(periods=["24h", pd.Timedelta("12h")]).fit(y)
+
+
+def test_rows_without_an_order():
+    table = np.random.default_rng(0).normal(size=(150, 3))
+    table[::9] = np.nan
+    message = "no order in column 'x0' and 2 other columns: .*positions=.*IterativeImputer"
+    with pytest.warns(UserWarning, match=message) as caught:
+        GapFiller().fit(table)
+    assert len(caught) == 1
+    walks = np.where(np.isnan(table), np.nan, np.nancumsum(table, axis=0))
+    with np.testing.assert_no_warnings():
+        GapFiller(positions=None).fit(table)
+        GapFiller().fit(walks)
+        GapFiller().fit(table[:15])  # too few
+
+
+@pytest.mark.parametrize(
+    ("index", "is_unequal"),
+    [
+        (np.arange(60.0) ** 1.5, True),
+        (np.arange(60) ** 2, True),
+        ((np.arange(60.0) ** 2).astype("timedelta64[h]"), True),
+        (np.arange(60) * 0.1, False),
+        (np.arange(60)[::-1], False),
+        (np.arange(60).astype("timedelta64[h]"), False),
+        ([f"row {i}" for i in range(60)], False),
+    ],
+    ids=["floats", "integers", "spans", "equal", "falling", "equal spans", "text"],
+)
+def test_an_index_of_unequal_steps_is_not_ignored_in_silence(index, is_unequal):
+    import pandas as pd
+
+    y = np.random.default_rng(0).normal(size=60).cumsum()
+    y[7] = np.nan
+    series = pd.Series(y, pd.Index(index))
+    message = "The index holds unequal steps.*Pass positions='index', or positions=None"
+    if is_unequal:
+        with pytest.warns(UserWarning, match=message):
+            GapFiller().fit(series)
+        GapFiller(positions="index").fit(series)
+    with np.testing.assert_no_warnings():
+        (GapFiller(positions=None) if is_unequal else GapFiller()).fit(series)
+
+
+def test_a_column_of_spans_is_not_ignored_in_silence():
+    import pandas as pd
+
+    y = np.random.default_rng(0).normal(size=60).cumsum()
+    y[7] = np.nan
+    table = pd.DataFrame({"after": pd.to_timedelta(np.arange(60.0) ** 2, "h"), "y": y})
+    with pytest.warns(UserWarning, match=r"Column 'after' holds unequal.*positions=\['after'\]"):
+        GapFiller().fit(table)
+    with np.testing.assert_no_warnings():
+        GapFiller(positions=["after"]).fit(table)
+
+
+def test_hours_of_an_autumn_night_need_a_zone():
+    import pandas as pd
+
+    clock = pd.date_range("2024-10-26", periods=48, freq="h", tz="Europe/Zurich").tz_localize(None)
+    y = pd.Series(np.where(np.arange(48) == 9, np.nan, np.arange(48.0)), clock)
+    with pytest.raises(ValueError, match=r'back there: X.tz_localize\(zone, ambiguous="infer"\)'):
+        GapFiller().fit(y)
+    y = y.tz_localize("Europe/Zurich", ambiguous="infer")
+    assert GapFiller().fit_transform(y).iloc[9] == pytest.approx(9)
+    twice = pd.concat([y, y + 1]).tz_localize(None)
+    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+        GapFiller().fit(twice)
+
+
+def test_gaps_far_after_the_record_have_a_unit():
+    import pandas as pd
+
+    y = pd.Series(np.where(np.arange(60) < 40, 1.0, np.nan), pd.date_range("2024", periods=60))
+    with pytest.warns(UserWarning, match="17 gaps farther than 3.9 days before or after"):
+        GapFiller().fit_transform(y)
+
+
+def dated_sine(library):
+    import pandas as pd
+
+    day, rng = np.arange(1000), np.random.default_rng(0)
+    times = pd.date_range("2021-01-01", periods=1000)
+    y = 10 * np.sin(2 * np.pi * day / 365.25) + day / 300 + 0.2 * rng.normal(size=1000)
+    seen = np.where((day >= 400) & (day < 480), np.nan, y)
+    if library == "polars":
+        pl = pytest.importorskip("polars")
+        return pl.DataFrame({"when": times.to_numpy(), "y": seen}), y
+    table = pd.DataFrame({"when": times.tz_localize("Europe/Zurich"), "y": seen})
+    return (table, y) if library == "pandas" else (table.set_index("when").y, y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "index", "polars"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(PositionalEncoder(), RidgeCV()),
+        make_pipeline(PositionalEncoder(periods="year"), RidgeCV()),
+        AttentionRegressor(PeriodicKernel("year", columns=["when"]) + GaussianKernel("300D")),
+        make_pipeline(ColumnTransformer([("when", PositionalEncoder(), ["when"])]), RidgeCV()),
+    ],
+    ids=["encoder", "year", "kernel", "columns"],
+)
+def test_an_estimator_has_the_dates_and_names(library, estimator):
+    table, y = dated_sine(library)
+    filled = GapFiller(estimator).set_output(transform="default").fit_transform(table)
+    filled = np.asarray(filled if library == "index" else filled["y"])
+    assert rms(filled - y) < 0.1
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_an_estimator_has_the_time_zone(library):
+    """The clocks of Zurich change on the last day of March, and the days follow them."""
+    import pandas as pd
+
+    times = pd.date_range("2024-03-01", periods=24 * 60, freq="h", tz="Europe/Zurich")
+    y = np.sin(2 * np.pi * times.hour / 24)
+    columns = {"when": times, "y": np.where(np.arange(y.size) % 50 < 9, np.nan, y)}
+    if library == "polars":
+        pl = pytest.importorskip("polars")
+        utc = pl.Series(times.tz_convert(None).to_numpy()).dt.replace_time_zone("UTC")
+        columns["when"] = utc.dt.convert_time_zone("Europe/Zurich")
+        table = pl.DataFrame(columns)
+    else:
+        table = pd.DataFrame(columns)
+    encoder = PositionalEncoder(periods="day", harmonics=1, trend=False)
+    filled = GapFiller(make_pipeline(encoder, RidgeCV())).fit_transform(table)
+    assert rms(np.asarray(filled["y"]) - y) < 0.02
+
+
+def test_an_estimator_of_numbers_has_days():
+    table, _ = dated_sine("pandas")
+    filler = GapFiller(LinearRegression()).fit(table)
+    assert filler.estimators_[1].feature_names_in_ == ["when"]
+    assert abs(filler.estimators_[1].coef_[0]) < 0.1  # a day, not a nanosecond
+
+
+def test_places_by_name_are_on_a_sphere():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"lat": rng.uniform(60, 90, 200), "lon": rng.uniform(-180, 180, 200)})
+    y = np.cos(np.radians(table.lat)) * np.cos(np.radians(table.lon))
+    table["y"] = y.where(np.arange(200) % 5 > 0)
+    for estimator in (None, AttentionRegressor(SphereKernel(columns=["lat", "lon"]))):
+        filled = GapFiller(estimator, positions=["lat", "lon"]).fit_transform(table)
+        assert rms(filled.y - y) < 2e-3
+
+
+def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():
+    xr, pd = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    y = pd.Series(np.where(np.arange(60) == 9, np.nan, np.arange(60.0)), hours(60))
+    array = xr.DataArray(y, dims="time")
+    for x, call in [
+        (array, r"to_pandas\(\)"),
+        (array.expand_dims(a=2, b=2), r"to_dataframe\(\).reset_index\(\)"),
+        (xr.Dataset({"y": array}), r"to_dataframe\(\).reset_index\(\)"),
+    ]:
+        with pytest.raises(TypeError, match=rf"must be a table or an array, got xarray.*X\.{call}"):
+            GapFiller().fit(x)
+    assert GapFiller().fit_transform(array.to_pandas()).iloc[9] == pytest.approx(9)
 
 
 def test_phases_that_were_missed_by_chance():
@@ -707,6 +909,7 @@ def test_weights_are_the_best_in_hidden_windows():
 
 
 @pytest.mark.parametrize("first", [0, 10**9, 10**15, -(10**15)])
+@pytest.mark.filterwarnings("ignore:The period")
 def test_places_may_be_far(first):
     x, y = np.arange(240), np.random.default_rng(12).normal(size=240).cumsum()
     hidden = hide(240, (50, 4), (120, 9))
@@ -840,7 +1043,7 @@ ERRORS = {
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got text, 'a'",
+        r"`X\.index` must hold numbers or dates, got text, 'a'",
     ),
     "index of complex numbers": (
         lambda: GapFiller(positions="index").fit(frame_at([1j, 2.0, 3.0])),
@@ -850,7 +1053,7 @@ ERRORS = {
     "index of periods": (
         lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
         TypeError,
-        r"`X\.index\[0\]` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
+        r"`X\.index` must hold numbers or dates, got periods, Period\(.*as with .dt.to_t",
     ),
     "periods": (
         lambda: GapFiller(positions="index", periods=["day", "fast"]).fit(frame_at(hours(3))),
@@ -882,6 +1085,11 @@ ERRORS = {
         ValueError,
         "`positions` must vary by 1e-100 or more in a column, or not at all, got 1e-101",
     ),
+    "number of columns": (
+        lambda: GapFiller(n_nearest_features=-1).fit(np.ones((3, 2))),
+        ValueError,
+        "`n_nearest_features` must be a non-negative integer, got -1",
+    ),
     "zone of an estimator": (
         lambda: GapFiller(positions=[0, 1], time_zone="UTC").fit(np.ones((3, 3))),
         ValueError,
@@ -907,7 +1115,7 @@ ERRORS = {
             frame_at(np.datetime64("2024-01-01", "ns") + np.arange(3))
         ),
         ValueError,
-        r"`X\.index\[0\]` must have values that differ .*, got closer ones. Pass differences",
+        r"`X\.index` must have values that differ .*, got closer ones. Pass differences",
     ),
     "index of far integers": (
         lambda: GapFiller(positions="index").fit(frame_at(10**17 + np.arange(3))),
@@ -929,6 +1137,168 @@ ERRORS = {
         "got none in x0. Without positions, only rows of the same table fill a gap: pass adjacent",
     ),
 }
+
+
+# Columns that help each other.
+
+
+def walks(length, noise=0.3, n=800, seed=0):
+    """Return a random walk, a column close to it, and gaps of a length."""
+    rng = np.random.default_rng(seed)
+    y, step = rng.normal(size=n).cumsum(), 9 + 4 * length
+    hidden = hide(n, *((start, length) for start in range(40, n - 60, step)))
+    return y, y + noise * rng.normal(size=n), hidden
+
+
+def error_beside(y, hidden, *columns, **options):
+    """Return the error of a column with gaps beside others, and its filler."""
+    table = np.column_stack([np.where(hidden, np.nan, y), *columns])
+    with np.errstate(all="raise", under="ignore"):
+        filler = GapFiller(**options).fit(table)
+        return rms(filler.transform(table)[hidden, 0] - y[hidden])
+
+
+@pytest.mark.parametrize(("length", "part"), [(1, 0.6), (5, 0.5), (36, 0.25)])
+def test_a_close_column_helps(length, part):
+    y, close, hidden = walks(length)
+    alone = error_beside(y, hidden)
+    helped = error_beside(y, hidden, close)
+    assert helped < part * alone
+    assert helped < 1.2 * 0.3  # the noise of the close column
+    assert error_beside(y, hidden, close, n_nearest_features=0) == alone
+    assert error_beside(y, hidden, y) < 0.02 * alone
+    table = np.column_stack([np.where(hidden, np.nan, y), close])
+    filler = GapFiller().fit(table)
+    inside = abs(filler.transform(table)[:, 0] - y) <= 1.96 * filler.transform_std(table)[:, 0]
+    assert inside[hidden].mean() > 0.88
+
+
+FLAG = np.arange(800) % 7 < 2
+RARE = np.full(800, np.nan)
+RARE[[100, 300, 500]] = 1.0, 50.0, -3.0
+COLUMNS = {
+    "noise": np.random.default_rng(5).normal(size=(800, 30)),
+    "walks": np.random.default_rng(6).normal(size=(800, 30)).cumsum(axis=0),
+    "constant": np.ones(800),
+    "flag": 1.0 * FLAG,
+    "season": 1e-9 * np.sin(np.arange(800)) + 1e6 * FLAG,
+    "counter": np.arange(800.0),
+    "three measurements": RARE,
+}
+
+
+@pytest.mark.filterwarnings("ignore:The period 7 is not used")  # of noise
+@pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("length", [5, 36])
+def test_other_columns_do_no_harm(name, length):
+    y, close, hidden = walks(length)
+    expected = error_beside(y, hidden, close)
+    error = error_beside(y, hidden, close, COLUMNS[name], periods=[7])
+    assert error < 1.3 * expected
+    alone = error_beside(y, hidden)
+    assert error_beside(y, hidden, COLUMNS["noise"][:, :5]) < 1.15 * alone
+
+
+def test_units_and_order_of_columns_do_not_matter():
+    y, close, hidden = walks(5)
+    other = COLUMNS["walks"][:, 0] + y
+    table = np.column_stack([np.where(hidden, np.nan, y), close, other])
+    table[200:204, 1] = table[201:206, 2] = np.nan
+    expected, std = (f(table) for f in methods_of(GapFiller().fit(table)))
+    scaled, scaled_std = (
+        f(1e6 * table + 1e9) for f in methods_of(GapFiller().fit(1e6 * table + 1e9))
+    )
+    np.testing.assert_allclose((scaled - 1e9) / 1e6, expected, atol=1e-6)
+    np.testing.assert_allclose(scaled_std / 1e6, std, atol=1e-6)
+    order = [2, 0, 1]
+    mean, other_std = (f(table[:, order]) for f in methods_of(GapFiller().fit(table[:, order])))
+    np.testing.assert_allclose(mean, expected[:, order], atol=1e-9)
+    np.testing.assert_allclose(other_std, std[:, order], atol=1e-9)
+    rows = np.random.default_rng(1).permutation(800)
+    by_row = np.column_stack([np.arange(800.0), table])[rows]
+    filler = GapFiller(positions=[0]).fit(by_row)
+    np.testing.assert_allclose(filler.transform(by_row)[:, 1:], expected[rows], atol=1e-9)
+    again = pickle.loads(pickle.dumps(filler))
+    np.testing.assert_array_equal(again.transform(by_row), filler.transform(by_row))
+    np.testing.assert_array_equal(again.transform_std(by_row), filler.transform_std(by_row))
+
+
+def methods_of(filler):
+    return filler.transform, filler.transform_std
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_an_outage_of_all_columns_is_filled_as_without_them(length):
+    y, close, hidden = walks(length)
+    table = np.where(hidden[:, None], np.nan, np.column_stack([y, close]))
+    together, apart = GapFiller().fit(table), GapFiller(n_nearest_features=0).fit(table)
+    for f, g in zip(methods_of(together), methods_of(apart), strict=True):
+        np.testing.assert_array_equal(f(table), g(table))
+
+
+def test_an_outlier_in_another_column_does_not_move_the_fill():
+    y, close, hidden = walks(5)
+    expected = error_beside(y, hidden, close)
+    outlier = np.flatnonzero(hidden)[7]
+    error = error_beside(y, hidden, np.where(np.arange(800) == outlier, 1e4, close))
+    assert error < 1.5 * expected
+
+
+def test_columns_that_are_never_measured_together():
+    """Two loggers in turn: each helps in its half, and no slope counts both."""
+    y, close, hidden = walks(5)
+    first = np.arange(800) < 400
+    halves = np.where(first, close, np.nan), np.where(first, np.nan, close)
+    with pytest.warns(UserWarning, match="before or after its record.* The same holds for 'x2'"):
+        error = error_beside(y, hidden, *halves)
+    assert error < 0.6 * error_beside(y, hidden)
+
+
+@pytest.mark.filterwarnings("ignore:Column 'x1' has .* before or after its record")
+def test_columns_that_are_rarely_measured_together():
+    """Two loggers with twenty common samples: both correct a gap there, each by a part."""
+    errors, rows, gap = [], np.arange(800), slice(394, 404)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = rng.normal(size=800).cumsum()
+        first, second = y + 0.1 * rng.normal(size=(2, 800))
+        hidden = hide(800, *((start, 5) for start in range(40, 740, 29)))
+        hidden[380:420] = False
+        hidden[gap] = True
+        halves = np.where(rows < 410, first, np.nan), np.where(rows >= 390, second, np.nan)
+        table = np.column_stack([np.where(hidden, np.nan, y), *halves])
+        filled = [GapFiller(n_nearest_features=n).fit_transform(table)[gap, 0] for n in (12, 0)]
+        errors.append(filled - y[gap])
+    helped, alone = np.sqrt(np.mean(np.square(errors), axis=(0, 2)))
+    assert helped < 0.6 * alone
+
+
+@pytest.mark.filterwarnings("ignore:Rows have no order")
+def test_rows_without_order_are_filled_by_other_columns():
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=200)
+    table = y[:, None] + 0.2 * rng.normal(size=(200, 4))
+    hidden = hide(200, *((start, 1) for start in range(5, 195, 10)))
+    assert error_beside(table[:, 0], hidden, table[:, 1:]) < 0.4
+
+
+def test_a_new_table_uses_its_other_columns():
+    y, close, hidden = walks(5)
+    filler = GapFiller().fit(np.column_stack([y, close])[:400])
+    table = np.column_stack([np.where(hidden, np.nan, y), close])[400:]
+    expected = GapFiller().fit_transform(table)
+    np.testing.assert_array_equal(filler.transform(table), expected)
+    assert rms((expected[:, 0] - y[400:])[hidden[400:]]) < 0.45
+
+
+def test_warnings_name_all_columns():
+    y, close, _ = walks(5)
+    table = np.column_stack([y, close, -y])
+    table[:150] = np.nan
+    with pytest.warns(UserWarning, match=r"'x0' has 86 gaps.*same holds for 'x1', 'x2'") as warned:
+        GapFiller().fit_transform(table)
+    assert len(warned) == 1
 
 
 def stations():

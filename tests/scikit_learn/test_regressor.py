@@ -31,6 +31,7 @@ from positional_embeddings.sklearn import (
     ProductKernel,
     SphereKernel,
     SumKernel,
+    regressor,
 )
 from positional_embeddings.sklearn.frames import times_to_days
 
@@ -869,6 +870,98 @@ def test_narrow_widths_are_found():
     assert near.loo_error_ < 0.5 * np.std(height)
 
 
+PLACE_NAMES = [
+    ("lat", "lon"),
+    ("latitude", "longitude"),
+    ("LATITUDE", "LONGITUDE"),
+    ("lat", "lng"),
+    ("lats", "lons"),
+    ("lat_deg", "long_deg"),
+    ("XLAT", "XLONG"),
+    ("start_lat", "start_lon"),
+    ("geolat", "geolon"),
+]
+
+
+@pytest.mark.parametrize("names", PLACE_NAMES, ids=" ".join)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_places_by_their_names(names, is_reversed):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    latitude = np.degrees(np.arcsin(rng.uniform(-1, 1, 60)))
+    table = pd.DataFrame({names[0]: latitude, names[1]: rng.uniform(-180, 180, 60)})
+    table = table[list(names)[::-1]] if is_reversed else table
+    y = np.sin(np.radians(latitude))
+    model, sphere = AttentionRegressor().fit(table, y), AttentionRegressor(SphereKernel())
+    np.testing.assert_array_equal(model.predict(table), sphere.fit(table, y).predict(table))
+    assert isinstance(model.kernel_, SphereKernel)
+    for options in ({"kernel": "gaussian"}, {"length_scale": 9.0}):
+        flat = AttentionRegressor(**options).fit(table, y)
+        assert isinstance(flat.kernel_, GaussianKernel)
+    far = table.assign(**{names[0]: 100 * table[names[0]]})  # in no degrees
+    assert isinstance(AttentionRegressor().fit(far, y).kernel_, GaussianKernel)
+
+
+def test_places_beside_other_columns():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(0, 60, (80, 3)), columns=["lat", "lon", "height"])
+    y = rng.normal(size=80)
+    with np.testing.assert_no_warnings():
+        AttentionRegressor().fit(table, y)
+    table["lon"] = np.linspace(-170, 170, 80)
+    with pytest.warns(UserWarning, match=r"Distances of lat and lon are.*columns=\['lat', 'lon'\]"):
+        AttentionRegressor().fit(table, y)
+    with np.testing.assert_no_warnings():
+        AttentionRegressor("gaussian").fit(table, y)
+
+
+def stations(num_hours):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    places = pd.DataFrame(
+        {"x": rng.uniform(0, 9, 6), "y": rng.uniform(0, 9, 6), "station": range(6)}
+    )
+    times = pd.DataFrame({"time": pd.date_range("2024-01-01", periods=num_hours, freq="h")})
+    table = places.merge(times, how="cross")
+    day = np.sin(2 * np.pi * table.time.dt.hour / 24)
+    return table, day + 0.3 * table.x + 0.1 * rng.normal(size=len(table))
+
+
+def test_a_place_without_samples():
+    table, y = stations(48)
+    is_known, x = table.station < 5, table[["time", "x", "y"]]
+    model = AttentionRegressor().fit(x[is_known], y[is_known])
+    message = r"48 of 48 queries are at places without samples, beside 5 places with 48 samples"
+    with pytest.warns(UserWarning, match=message):
+        model.predict(x[~is_known])
+    with np.testing.assert_no_warnings():
+        model.predict(x[is_known])
+        grouped = AttentionRegressor().fit(x[is_known], y[is_known], groups=table.station[is_known])
+        grouped.predict(x[~is_known])
+        AttentionRegressor().fit(x[is_known][::7], y[is_known][::7]).predict(x[~is_known])
+
+
+def test_a_search_starts_from_each_factor_of_a_product():
+    """The error has a minimum of 1 at the initial widths, and one of 0.3 where one is wide."""
+    narrow, wide = factors = [GaussianKernel(1.0), GaussianKernel(1.0)]
+    calls = []
+
+    def error():
+        calls.append(None)
+        x, y = np.log2([factor.length_scale for factor in factors])
+        if min(x, y) < -12:
+            return math.inf, math.inf
+        return min(1 + (abs(x) + abs(y)) / 8, 0.3 + (abs(x + 7) + abs(y - 10)) / 8), 2.0
+
+    assert regressor._search([regressor._Width(f, None, 1.0, 20) for f in factors], error, 0) == 2.0
+    assert (narrow.length_scale, wide.length_scale) == (2.0**-7, 2.0**10)
+    assert len(calls) <= 60
+
+
 def test_targets_count_alike_in_any_unit():
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 10, 300))[:, None]
@@ -1127,11 +1220,15 @@ def fitted(kernel="gaussian", x=None, weight=None, **options):
 
 
 ERRORS = {
-    "kernel": (lambda: fitted(3), TypeError, r'`kernel` must be "gaussian" or a kernel, got 3'),
+    "kernel": (
+        lambda: fitted(3),
+        TypeError,
+        r'`kernel` must be "auto", "gaussian" or a kernel, got 3',
+    ),
     "name": (
         lambda: fitted("rbf"),
         ValueError,
-        "`kernel` must be \"gaussian\" or a kernel, got 'rbf'",
+        '`kernel` must be "auto", "gaussian" or a kernel, got \'rbf\'',
     ),
     "kernel of a process": (
         lambda: fitted(RBF()),

@@ -490,7 +490,7 @@ def test_errors_of_one_sample_are_not_known():
 def test_defaults():
     defaults = AttentionRegressor().get_params()
     assert defaults == {
-        "kernel": "gaussian",
+        "kernel": "auto",
         "length_scale": "loo",
         "local_linear": True,
         "leave_out": None,
@@ -524,7 +524,10 @@ def test_wrong_arguments():
     with pytest.raises(NotFittedError):
         fixed.predict_left_out()
     for wrong, message in [
-        (lambda: AttentionRegressor("rbf").fit(x, y), '`kernel` must be "gaussian" or a kernel'),
+        (
+            lambda: AttentionRegressor("rbf").fit(x, y),
+            '`kernel` must be "auto", "gaussian" or a kernel',
+        ),
         (
             lambda: AttentionRegressor(GaussianKernel(1.0), length_scale="3").fit(x, y),
             '`length_scale` must be "loo" if `kernel` is a kernel',

@@ -248,7 +248,7 @@ def calendar(call: Call) -> Any:
     times = [datetime.fromisoformat(text) for text in texts]
     times = np.asarray([time.astimezone(UTC) for time in times] if zone else times, dtype=object)
     encoder = PositionalEncoder(
-        periods=call.p["period"], harmonics=call.p["harmonics"], time_zone=zone
+        periods=call.p["period"], harmonics=call.p["harmonics"], time_zone=zone, trend=False
     )
     return {"encoding": encoder.fit_transform(times[:, None])}
 

@@ -6,15 +6,20 @@ from functools import cache
 from math import pi, prod
 
 from positional_embeddings.angles.cupy_kernel import cos_sin_by_kernel, frequency_parts
-from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
+from positional_embeddings.angles.frequencies import (
+    TWO_PI,
+    DecimalFrequencies,
+    exact_parts,
+    in_cycles,
+)
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
 
 # The backend of all tables, also for other libraries; it computes in float64.
-HOST = backend_for()
+HOST_BACKEND = backend_for()
 
 # Steps of the float32 table, from minus to plus an eighth of a cycle, with a margin.
 STEPS_PER_CYCLE = 8192
@@ -40,7 +45,7 @@ SUM_BLOCK_NUMBERS, SUM_BLOCK_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
-    frequencies: Frequencies, start: int, stop: int, factor: float
+    frequencies: DecimalFrequencies, start: int, stop: int, factor: float
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, in blocks.
 
@@ -50,7 +55,7 @@ def unit_phasors(
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, np.float64, HOST)
+        cos, sin = cos_sin(positions, frequencies, np.float64, HOST_BACKEND)
         return np.ascontiguousarray((cos + 1j * sin).T)  # type: ignore[no-any-return]
 
     dtype = np.int32 if stop < 2**31 else np.int64  # int32 has fewer limbs
@@ -62,7 +67,7 @@ def unit_phasors(
 
 def cos_sin(
     positions: ArrayT,
-    frequencies: Frequencies,
+    frequencies: DecimalFrequencies,
     dtype: Dtype,
     backend: Backend,
     factor: float | Array = 1.0,
@@ -81,7 +86,7 @@ def cos_sin(
 
 def cos_sin_of_sum(
     coordinates: Sequence[ArrayT],
-    frequencies: Sequence[Frequencies],
+    frequencies: Sequence[DecimalFrequencies],
     dtype: Dtype,
     backend: Backend,
     factor: float | Array,
@@ -97,7 +102,7 @@ def cos_sin_of_sum(
     float64. In float32, the grid is 2**-12, and limbs have 11 bits. Whole cycles are dropped after
     each product and sum.
     """
-    xp, backend = backend.xp, backend.with_dtype(backend.widest)
+    xp, backend = backend.xp, backend.with_dtype(backend.widest_float_dtype)
     grid, bits = (2**21, 31) if backend.dtype == xp.float64 else (2**12, 11)
 
     def columns(rows: Sequence[Sequence[float]], ndim: int) -> list[Array]:
@@ -130,7 +135,7 @@ def cos_sin_of_sum(
 
 def fill_cos_sin_of_sum(
     coordinates: HostArray,
-    frequencies: Sequence[Frequencies],
+    frequencies: Sequence[DecimalFrequencies],
     factor: float | HostArray,
     cos: HostArray,
     sin: HostArray,
@@ -144,13 +149,13 @@ def fill_cos_sin_of_sum(
     computation takes two thirds of the time.
     """
     highest = max(abs(c) for row in frequencies for c in in_cycles(row))
-    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST)
+    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST_BACKEND)
     limb_parts = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(limb_parts).transpose(1, 2, 0)
     rounded_cycles = np.asarray([in_cycles(row) for row in frequencies]).T
     length = min(SUM_BLOCK_NUMBERS // len(coarse), SUM_BLOCK_PRODUCTS // coarse.size)
-    for block in cuts(coordinates.shape[1], max(1, length)):
-        limbs, remainder = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST)
+    for block in block_slices(coordinates.shape[1], max(1, length)):
+        limbs, remainder = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST_BACKEND)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
@@ -159,7 +164,7 @@ def fill_cos_sin_of_sum(
         if by_quadrant:
             quadrant = np.round(4 * phase)
             phase -= quadrant / 4
-            tables = cos_sin_of_phase(phase, small, quadrant, np.float64, HOST, factor)
+            tables = cos_sin_of_phase(phase, small, quadrant, np.float64, HOST_BACKEND, factor)
             cos[:, block], sin[:, block] = (x + 0.0 for x in tables)  # no negative zeros
             continue
         half = np.round(2 * phase)
@@ -229,7 +234,7 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, backend: Backend) -> tupl
     """
     xp = backend.xp
     step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * STEPS_PER_CYCLE))
-    index = xp.astype(step, backend.integer) + MAX_STEP
+    index = xp.astype(step, backend.int_dtype) + MAX_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
     rows = (xp.asarray(row, dtype=backend.dtype, device=backend.device) for row in _steps())
     entries = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
@@ -289,10 +294,10 @@ def _limbs(
 def integer_limbs(positions: Array, bits: int, backend: Backend) -> list[tuple[Array, int]]:
     """Split integer positions into short integers, each with the exponent of its unit."""
     xp, name = backend.xp, dtypes.dtype_name(positions.dtype)
-    narrow = {"int32"} if backend.integer == xp.int64 else {"int32", "uint32"}
+    narrow = {"int32"} if backend.int_dtype == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
-    whole = positions if is_narrow else backend.astype(positions, backend.integer)
-    width = 32 if is_narrow or backend.integer == xp.int32 else 63
+    whole = positions if is_narrow else backend.astype(positions, backend.int_dtype)
+    width = 32 if is_narrow or backend.int_dtype == xp.int32 else 63
     limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, backend)
     if name == "uint64":
         # The conversion to int64 subtracts 2**64 from positions of at least 2**63.

@@ -10,7 +10,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS, DecimalFrequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
@@ -19,13 +19,13 @@ from positional_embeddings.arrays.cuda import OPTIONS, cuda_text
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
 
 
-def frequency_parts(frequencies: Frequencies, backend: Backend) -> Array:
+def frequency_parts(frequencies: DecimalFrequencies, backend: Backend) -> Array:
     """Return the parts of the frequencies for the kernel, on a device: float64 (5, n)."""
     return constant_array(_in_fixed_point, frequencies, dtype=backend.xp.float64, backend=backend)
 
 
 @cached_constant
-def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
+def _in_fixed_point(frequencies: DecimalFrequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
     The first three omit whole cycles: the first 32 fractional bits and the next 32 as whole
@@ -71,7 +71,7 @@ def cos_sin_by_kernel(
 
 def cos_sin_of_sum_by_kernel(
     points: Array,
-    frequencies: tuple[Frequencies, ...],
+    frequencies: tuple[DecimalFrequencies, ...],
     dtype: Dtype,
     backend: Backend,
     factor: float | Array,
@@ -95,7 +95,7 @@ def _factor_column(factor: float | Array, xp: Namespace) -> float | Array:
 
 
 @cached_constant
-def _sum_in_fixed_point(*frequencies: Frequencies) -> list[list[list[float]]]:
+def _sum_in_fixed_point(*frequencies: DecimalFrequencies) -> list[list[list[float]]]:
     """Return the five parts of frequencies, (frequency, coordinate, part)."""
     parts = np.asarray([_in_fixed_point(f) for f in frequencies])
     return parts.transpose(2, 0, 1).tolist()  # type: ignore[no-any-return]

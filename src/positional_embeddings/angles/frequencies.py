@@ -21,7 +21,7 @@ TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889
 
 # Frequencies in cycles per position, with 60 digits, separated by spaces. They are text, which
 # `torch.compile` compares to decide whether it can reuse a graph.
-Frequencies: TypeAlias = str
+DecimalFrequencies: TypeAlias = str
 
 
 def inverse_frequencies(
@@ -65,7 +65,7 @@ def inverse_frequencies(
     array([1.   , 0.1  , 0.01 , 0.001])
     """
     backend = backend_for(xp, device)
-    dtype = checks.float_dtype(dtype, backend.widest, backend)
+    dtype = checks.float_dtype(dtype, backend.widest_float_dtype, backend)
     return backend.xp.asarray(_frequencies(dim, base), dtype=dtype, device=device)
 
 
@@ -117,7 +117,7 @@ def compute_frequencies(
     """
     seq_len = checks.axis_length("seq_len", seq_len)
     backend = backend_for(xp, device)
-    dtype = checks.float_dtype(dtype, backend.widest, backend)
+    dtype = checks.float_dtype(dtype, backend.widest_float_dtype, backend)
     angles = np.asarray(_frequencies(dim, base))[:, None] * np.arange(seq_len, dtype=np.float64)
     return backend.xp.asarray(angles, dtype=dtype, device=device)
 
@@ -128,14 +128,14 @@ def _frequencies(dim: int, base: float) -> list[float]:
     return in_radians(geometric_frequencies(dim, checks.positive_number("base", base)))
 
 
-def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
-    """Merge several `Frequencies`; `sources` has the part of each frequency of the result."""
+def merge(parts: Sequence[DecimalFrequencies], sources: Sequence[int]) -> DecimalFrequencies:
+    """Merge several `DecimalFrequencies`; `sources` has the part of each frequency."""
     digits = [iter(part.split()) for part in parts]
     return " ".join(next(digits[source]) for source in sources)
 
 
 @cached_constant
-def in_radians(frequencies: Frequencies) -> list[float]:
+def in_radians(frequencies: DecimalFrequencies) -> list[float]:
     """Return frequencies in radians per position, rounded."""
     with localcontext(DIGITS):
         return [float(Decimal(cycles) * TWO_PI) for cycles in frequencies.split()]
@@ -147,7 +147,7 @@ def geometric_frequencies(
     base: float,
     scale: float | str = 1.0,
     endpoint: bool = False,  # noqa: FBT001, FBT002 - of a function without keywords
-) -> Frequencies:
+) -> DecimalFrequencies:
     """Return the frequencies of `dim` features, times `scale`.
 
     With `endpoint`, return dim // 2 frequencies from 1 to ``1 / base``, both included.
@@ -163,21 +163,21 @@ def geometric_frequencies(
 
 
 @cached_constant
-def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
-    """Return `Frequencies` from radians per position, times `scale`."""
+def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> DecimalFrequencies:
+    """Return `DecimalFrequencies` from radians per position, times `scale`."""
     with localcontext(DIGITS):
         factor = Decimal(scale) / TWO_PI
         return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
 @cached_constant
-def in_cycles(frequencies: Frequencies) -> list[float]:
+def in_cycles(frequencies: DecimalFrequencies) -> list[float]:
     """Return frequencies in cycles per position, rounded."""
     return [float(cycles) for cycles in frequencies.split()]
 
 
 @cached_constant
-def exact_parts(frequencies: Frequencies, grid: int, exponent: int) -> list[list[float]]:
+def exact_parts(frequencies: DecimalFrequencies, grid: int, exponent: int) -> list[list[float]]:
     """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 
     Each part has a number for each frequency: multiples of 1 / grid, multiples of

@@ -13,14 +13,19 @@ from math import prod
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
+from positional_embeddings.angles.cos_sin import (
+    HOST_BACKEND,
+    by_frequency,
+    cos_sin_of_sum,
+    unit_phasors,
+)
 from positional_embeddings.angles.cupy_kernel import cos_sin_by_kernel, frequency_parts
-from positional_embeddings.angles.frequencies import Frequencies, in_cycles
+from positional_embeddings.angles.frequencies import DecimalFrequencies, in_cycles
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import InputAxes, Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import constant_array, get_or_compute, read_only, remember
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
@@ -35,18 +40,19 @@ from positional_embeddings.arrays.namespace import (
 
 # Pages start and end at multiples of this number of positions, which takes milliseconds.
 PAGE_POSITIONS = 4096
-MAX_PAGES = 64  # of one kind
+MAX_PAGES = 64  # of one `PageKey`
 MAX_KINDS = 16
 # Integer positions come from one page if their range is shorter than a page, or than this
-# multiple of their number. Otherwise up to `MAX_PAGES` positions come from a page each.
-SPARSE_SPAN = 4
+# multiple of their number. Otherwise, each of at most `MAX_PAGES`
+# positions has its own page.
+MAX_RANGE_RATIO = 4
 # Angles of a block, which limits the memory of intermediate results.
 COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
 # Dtype and memory order of pages; for other libraries than NumPy also `Backend.cache_key`.
-Kind: TypeAlias = tuple[Any, ...]
+PageKey: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +97,7 @@ class PositionTables:
 
     Attributes
     ----------
-    frequencies : Frequencies
+    frequencies : DecimalFrequencies
         Cycles per position.
     size : int
         Number of positions of a full table.
@@ -105,14 +111,14 @@ class PositionTables:
         Factor of cosine and sine.
     """
 
-    frequencies: Frequencies
+    frequencies: DecimalFrequencies
     size: int
     size_name: str
     arrange: Arrange | None = None
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the most recently used first. Tuples are replaced atomically.
-    _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
+    _pages: dict[PageKey, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # Plans of the rotation, by `call_key`.
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
@@ -148,7 +154,7 @@ class PositionTables:
         heads = axes.repeats_of_positions(shape, x_axes) if for_heads else 1
         return x_axes.with_positions(shape, name, heads)
 
-    def at(
+    def aligned_tables(
         self,
         x_axes: InputAxes,
         positions: AnyArray | None,
@@ -182,21 +188,21 @@ class PositionTables:
         if not is_numpy and (backend.is_compiling or backend.is_chunked):
             # Compute tables within the graph, which then serves all offsets without constants.
             chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
-            options = {"dtype": backend.integer, "device": backend.device, **chunks}
+            options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
             positions = backend.xp.arange(offset, stop, **options)
             positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
             return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
-        kind: Kind = (_precision(backend), x_axes.order)
+        page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
         device_key = () if is_numpy else backend.cache_key
         if device_key is None:
-            return align_tables(self._slice(kind, offset, stop), x_axes, backend)
-        kind = kind if backend.shares_numpy_memory else (*kind, *device_key)
-        page = self._page(kind, offset, stop, backend)
+            return align_tables(self._slice(page_key, offset, stop), x_axes, backend)
+        page_key = page_key if backend.shares_numpy_memory else (*page_key, *device_key)
+        page = self._page(page_key, offset, stop, backend)
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
         views = page.views(x_axes, backend, device_key, full_width=full_width)
         return tuple(map(itemgetter(index), views))
 
-    def at_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
+    def tables_of_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions, (table, frequency, *position), owned by the caller."""
         if not self._shape(positions, "positions", backend):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
@@ -231,46 +237,48 @@ class PositionTables:
         tables = self._look_up(positions, order, backend, full_width=full_width)
         return self._compute(positions, order, backend) if tables is None else tables
 
-    def copies_at(
+    def aligned_copies(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
         """Return the tables of `at` as copies, which the caller may overwrite."""
-        tables = self.at(x_axes, positions, offset, backend)
+        tables = self.aligned_tables(x_axes, positions, offset, backend)
         if positions is not None and positions.shape != (1,) * positions.ndim:  # not from a cache
             return tables
         return tuple([backend.xp.astype(t, t.dtype, copy=True) for t in tables])
 
-    def at_number(self, number: float, x_axes: InputAxes, backend: Backend) -> tuple[Array, ...]:
+    def tables_of_number(
+        self, number: float, x_axes: InputAxes, backend: Backend
+    ) -> tuple[Array, ...]:
         """Return the tables of a single position, for all elements of an input."""
-        precision = getattr(np, _precision(backend))
-        source = backend if backend.is_compiling else HOST.with_dtype(precision)
-        dtype = source.integer if isinstance(number, int) else source.widest
+        precision = getattr(np, _host_dtype_name(backend))
+        source = backend if backend.is_compiling else HOST_BACKEND.with_dtype(precision)
+        dtype = source.int_dtype if isinstance(number, int) else source.widest_float_dtype
         position = source.xp.full((*self.coordinates, 1), number, dtype=dtype, device=source.device)
         with ignore_fp_errors():
-            return align_tables(self._exact(position, "C", source), x_axes, backend)
+            return align_tables(self._compute_exact(position, "C", source), x_axes, backend)
 
-    def _slice(self, kind: Kind, start: int, stop: int) -> Array:
+    def _slice(self, page_key: PageKey, start: int, stop: int) -> Array:
         """Return the host tables of `start` to `stop` - 1, from a page of a kind."""
-        page = self._page(kind, start, stop, HOST)
+        page = self._page(page_key, start, stop, HOST_BACKEND)
         return page.tables[..., start - page.start : stop - page.start]
 
-    def _page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
+    def _page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
         """Return a page of a kind that covers `start` to `stop`, and move it to the front."""
-        pages = self._pages.get(kind, ())
+        pages = self._pages.get(page_key, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
                 if i > 0:
-                    self._pages[kind] = (page, *pages[:i], *pages[i + 1 :])
+                    self._pages[page_key] = (page, *pages[:i], *pages[i + 1 :])
                 return page
-        return self._make_page(kind, start, stop, backend)
+        return self._make_page(page_key, start, stop, backend)
 
-    def _make_page(self, kind: Kind, start: int, stop: int, backend: Backend) -> Page:
+    def _make_page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
         """Compute a page of a kind that covers `start` to `stop`, and cache it at the front."""
         start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
         stop = min(
             max(start + PAGE_POSITIONS, -(-stop // PAGE_POSITIONS) * PAGE_POSITIONS), self.size
         )
-        precision, order, *on_device = kind
+        precision, order, *on_device = page_key
         if on_device:
             tables = self._slice((precision, order), start, stop)
             tables = tables if order == "C" else tables.mT  # copies are in C order
@@ -280,16 +288,16 @@ class PositionTables:
             tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
-            blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
+            blocks = (self._stack(p.real, p.imag, "C", HOST_BACKEND) for p in phasors)
             with ignore_fp_errors():
                 tables = _join(blocks, stop - start, order, getattr(np, precision))
         page = Page(start, stop, tables)
-        cached = self._pages.pop(kind, ())
+        cached = self._pages.pop(page_key, ())
         pages = [page, *(p for p in cached if p.start < start or stop < p.stop)]
         # Their total length is at most the length of a full table.
         lengths = accumulate(page.stop - page.start for page in pages)
         count = sum(length <= self.size for length in lengths)
-        remember(self._pages, kind, tuple(pages[: min(count, MAX_PAGES)]), MAX_KINDS)
+        remember(self._pages, page_key, tuple(pages[: min(count, MAX_PAGES)]), MAX_KINDS)
         return page
 
     def _look_up(
@@ -303,9 +311,9 @@ class PositionTables:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind = _precision(backend), order
-        if high - low < max(PAGE_POSITIONS, SPARSE_SPAN * values.size):
-            page = self._page(kind, low, high + 1, HOST)
+        page_key = _host_dtype_name(backend), order
+        if high - low < max(PAGE_POSITIONS, MAX_RANGE_RATIO * values.size):
+            page = self._page(page_key, low, high + 1, HOST_BACKEND)
             tables, index = page.full_width if full_width else page.tables, values - page.start
             if order == "C":
                 tables = tables.take(index, axis=2)
@@ -313,7 +321,7 @@ class PositionTables:
                 last = index.ndim + 1
                 tables = tables.mT.take(index, axis=1).transpose(0, last, *range(1, last))
         elif values.size <= MAX_PAGES:
-            columns = [self._slice(kind, p, p + 1) for p in values.ravel().tolist()]
+            columns = [self._slice(page_key, p, p + 1) for p in values.ravel().tolist()]
             tables = np.concat(columns, axis=2)
             tables = tables.reshape(*tables.shape[:2], *values.shape)
         else:
@@ -336,23 +344,26 @@ class PositionTables:
             if backend.has_cuda_kernels:
                 # One launch, or two if positions have coordinates.
                 parts = frequency_parts(self.frequencies, backend)
-                rows = by_frequency(positions, self._index(backend), xp)
+                rows = by_frequency(positions, self._coordinate_of_frequency(backend), xp)
                 tables = cos_sin_by_kernel(rows, parts, backend.dtype, backend, self.factor, order)
                 if self.arrange is None:
                     return tables
-                return self._stacked(tables[0, ...], tables[1, ...], order, backend)
+                return self._stack(tables[0, ...], tables[1, ...], order, backend)
             if not backend.computes_in_blocks or 0 in shape:
-                return self._exact(positions, order, backend)
+                return self._compute_exact(positions, order, backend)
             count = prod(shape)
             length = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
             flat = xp.reshape(positions, (*self.coordinates, count))
-            blocks = (self._exact(flat[..., block], "C", backend) for block in cuts(count, length))
+            blocks = (
+                self._compute_exact(flat[..., block], "C", backend)
+                for block in block_slices(count, length)
+            )
             tables = _join(blocks, count, order, backend.dtype)
             return xp.reshape(tables, (*tables.shape[:2], *shape))
 
     def _compute_chunks(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Compute the tables of chunked positions, one task for each chunk."""
-        coordinates, precision = len(self.coordinates), _precision(backend)
+        coordinates, precision = len(self.coordinates), _host_dtype_name(backend)
         positions = backend.rechunk(
             positions, {a: (positions.shape[a],) for a in range(coordinates)}
         )
@@ -369,7 +380,7 @@ class PositionTables:
             name="position_tables",
         )
 
-    def _stacked(self, cos: Array, sin: Array, order: Order, backend: Backend) -> Array:
+    def _stack(self, cos: Array, sin: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of cosine and sine as one array, in a memory order."""
         xp = backend.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
@@ -379,20 +390,20 @@ class PositionTables:
         rows = xp.stack([backend.move_axis(table, 0, -1) for table in tables])
         return backend.move_axis(rows, -1, 1)
 
-    def _exact(self, positions: Array, order: Order, backend: Backend) -> Array:
+    def _compute_exact(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Compute the tables of positions; each coordinate rotates the pairs of its section."""
-        options = backend.dtype, backend, self.factor, self._index(backend)
+        options = backend.dtype, backend, self.factor, self._coordinate_of_frequency(backend)
         cos, sin = cos_sin_of_sum([positions], [self.frequencies], *options)
-        return self._stacked(cos, sin, order, backend)
+        return self._stack(cos, sin, order, backend)
 
-    def _index(self, backend: Backend) -> Array:
+    def _coordinate_of_frequency(self, backend: Backend) -> Array:
         """Return the coordinate of each frequency as an array, None without sections."""
         if self.sections is None:
             return None
-        return constant_array(list, self.sections, dtype=backend.integer, backend=backend)
+        return constant_array(list, self.sections, dtype=backend.int_dtype, backend=backend)
 
 
-def _precision(backend: Backend) -> str:
+def _host_dtype_name(backend: Backend) -> str:
     """Return the name of the dtype of host tables for a backend."""
     return "float32" if backend.dtype == backend.xp.float32 else "float64"
 

@@ -17,7 +17,7 @@ _USUAL_AXES = {
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
-    """Return an axis of an array of `ndim` dimensions, counted from 0."""
+    """Return an axis of an array of `ndim` dimensions, as non-negative integers."""
     number = axis if type(axis) is int else checks.integer(name, axis)
     if not -ndim <= number < ndim:
         if ndim == 0:
@@ -34,7 +34,7 @@ def feature_and_seq_axis(
     name: str = "x",
     verb: str = "Pass",
 ) -> tuple[int, int]:
-    """Return both axes counted from 0, by default 0 and 1 if the array has at most three axes."""
+    """Return both axes as non-negative integers; the default is 0 and 1 for at most three axes."""
     if array.ndim < 2:
         requirement = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, requirement, f"shape {tuple(array.shape)}")
@@ -185,9 +185,9 @@ def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) 
 def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
-    """Return the permutation of the axes of a table, None if there is none, and the index after it.
+    """Return the permutation of the axes of a table, and the index that inserts axes of length 1.
 
-    The index inserts axes of length 1.
+    The permutation is None if it is the identity.
     """
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     index = tuple(slice(None) if axis in axes else None for axis in range(ndim))
@@ -243,6 +243,8 @@ def input_axes(
     if shape[feature] != size:
         requirement = f"have {plural(size, 'feature')} (`{size_name}`) on axis {feature}"
         hint = hint_for_last_axis(feature, shape[-1] == size, "Make the layer with")
+        if len(shape) == 3 and (feature, seq) == (0, 1) and shape[1] == size:
+            hint = " Make the layer with feature_axis=1, seq_axis=0 if the sequence is first."
         raise wrong_value(name, requirement, f"shape {shape}", hint)
     strides = backend.strides(x)
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
@@ -267,4 +269,8 @@ def align_axes(
     if array.ndim == len(axes):
         array = array[tuple(slice(None) if a in axes else None for a in range(len(target)))]
     checks.broadcasts(name, tuple(array.shape), target, meaning, shape, hint)
+    if any(n != n and m not in (1, n) and m == m for n, m in zip(target, array.shape, strict=True)):  # noqa: PLR0124
+        hint = " Call compute_chunk_sizes() of the arrays first."
+        requirement = f"have length 1 on axes of unknown lengths, as those of {target}"
+        raise wrong_value(name, requirement, f"shape {shape}", hint)
     return array

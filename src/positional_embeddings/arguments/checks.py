@@ -27,7 +27,9 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespa
 _LARGEST = sys.float_info.max
 
 
-def integer(name: str, value: SupportsIndex, requirement: str = "an integer") -> int:
+def integer(
+    name: str, value: SupportsIndex, requirement: str = "an integer", hint: str = ""
+) -> int:
     """Return an integer as an int, after checking that it is neither a bool nor a float."""
     try:
         if isinstance(value, bool):
@@ -35,7 +37,7 @@ def integer(name: str, value: SupportsIndex, requirement: str = "an integer") ->
         # For an int, PyTorch compiles a graph for all ints; `operator.index` would fix its value.
         return value if isinstance(value, int) else operator.index(value)
     except TypeError:
-        raise _wrong_number_type(name, value, requirement) from None
+        raise _wrong_number_type(name, value, requirement, hint) from None
 
 
 def _wrong_number_type(name: str, value: object, requirement: str, hint: str = "") -> TypeError:
@@ -70,13 +72,13 @@ def positive_integer(
     return number
 
 
-# Features and heads; limited, since Python makes a list of this length.
+# Numbers of features and heads. Some lists have an entry for each.
 feature_count = partial(positive_integer, max_value=2**20)
 
 # Positions, within 64-bit integers.
 position_count = partial(positive_integer, max_value=2**63)
 
-# Lengths of axes; no memory holds more.
+# Lengths of axes: more than fits into memory.
 axis_length = partial(positive_integer, max_value=2**48)
 
 
@@ -103,7 +105,9 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
     """Return a non-negative integer as an int, after checking it."""
     if type(value) is int and value >= 0:  # fast path, for steps of one token
         return value
-    number = integer(name, value, "a non-negative integer")
+    is_traced = name == "offset" and hasattr(value, "shape")
+    hint = " Pass positions=offset + arange(seq), of the library." if is_traced else ""
+    number = integer(name, value, "a non-negative integer", hint)
     if number < 0:
         raise wrong_value(name, "be a non-negative integer", format_value(number))
     return number
@@ -281,7 +285,7 @@ def float_dtype(dtype: Dtype | None, default: Dtype, backend: Backend) -> Dtype:
     if dtype is None:
         return default
     dtypes.check_real_dtype(dtype, "a real floating-point dtype", backend.xp)
-    if dtypes.dtype_name(dtype) == "float64" and backend.widest != backend.xp.float64:
+    if dtypes.dtype_name(dtype) == "float64" and backend.widest_float_dtype != backend.xp.float64:
         raise wrong_value("dtype", "be a dtype that the device has", "float64")
     return dtype
 
@@ -289,7 +293,7 @@ def float_dtype(dtype: Dtype | None, default: Dtype, backend: Backend) -> Dtype:
 def feature_dtype(x: Array, dtype: Dtype | None, backend: Backend) -> Dtype:
     """Return `dtype`; if None, the dtype of a real `x`, or the default of the library."""
     is_real = dtypes.is_real_floating(x.dtype, backend.xp)
-    return float_dtype(dtype, x.dtype if is_real else backend.default_float, backend)
+    return float_dtype(dtype, x.dtype if is_real else backend.default_float_dtype, backend)
 
 
 def within_table(
@@ -302,7 +306,7 @@ def within_table(
 
 
 def omitted(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:
-    """Check that options without use are None, their default."""
+    """Check that options that do not apply are None."""
     for name, value in namespace.drop_none(**options).items():
         raise error(name, f"be left out {where}", format_value(value))
 
@@ -322,8 +326,8 @@ def broadcasts(
 
 
 def max_position(backend: Backend) -> int:
-    """Return the largest distance of a position from 0 for which integers hold twice a distance."""
-    return dtypes.largest_integer(backend.integer, backend.xp) // 4
+    """Return the largest absolute position; the integer dtype holds four times this value."""
+    return dtypes.largest_integer(backend.int_dtype, backend.xp) // 4
 
 
 def is_static(size: Length) -> bool:
@@ -368,7 +372,7 @@ class CheckedDataclass:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        pytrees.waiting.append(cls)
+        pytrees.pending.append(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
         field_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
         cls._field_checks = cls._field_checks | field_checks
@@ -386,7 +390,7 @@ class CheckedDataclass:
 
 def set_fields(layer: Any, **values: Array) -> None:
     """Set fields of a frozen dataclass while it is constructed."""
-    pytrees.register_waiting()
+    pytrees.register_pending()
     vars(layer).update(values)
 
 

@@ -14,16 +14,16 @@ from typing import Any
 from positional_embeddings.arrays.namespace import Array
 
 # Classes of layers that are not registered yet.
-waiting: list[type] = []
+pending: list[type] = []
 
 
-def register_waiting() -> None:
-    """Register the waiting classes if JAX has been imported."""
-    tree = sys.modules.get("jax.tree_util") if waiting else None
+def register_pending() -> None:
+    """Register the pending classes if JAX has been imported."""
+    tree = sys.modules.get("jax.tree_util") if pending else None
     register = getattr(tree, "register_pytree_with_keys", None)
-    while register is not None and waiting:
+    while register is not None and pending:
         flatten = partial(_flatten, tree.GetAttrKey)  # type: ignore[union-attr]
-        register(waiting.pop(), flatten, _unflatten)
+        register(pending.pop(), flatten, _unflatten)
 
 
 def _flatten(key: Callable[[str], object], layer: Any) -> tuple[list[tuple[object, Array]], Any]:

@@ -134,7 +134,7 @@ def zero_padding_idx(
     if padding_idx is None:
         return table
     stop = start + table.shape[1]
-    column = backend.xp.arange(start, stop, dtype=backend.integer, device=backend.device)
+    column = backend.xp.arange(start, stop, dtype=backend.int_dtype, device=backend.device)
     # The table is the first choice, whose dtype `select` returns.
     return namespace.select(column != padding_idx, table, 0.0, backend.xp)
 
@@ -165,7 +165,7 @@ def checked_indices(name: str, indices: Array, size: int, backend: Backend) -> A
     """Return indices in the default integer dtype, after checking them if they can be read."""
     xp = backend.xp
     checks.integral(name, indices, xp)
-    index = backend.astype(indices, backend.integer)
+    index = backend.astype(indices, backend.int_dtype)
     if not _can_be_checked(indices, backend):
         return index
     if backend.concrete_bool(xp.any((index < 0) | (index >= size))):

@@ -48,14 +48,18 @@ class Backend:
     xp: Namespace  # functions of the library, as the standard defines them
     device: Device  # device of new arrays; None is the default device of the library
     dtype: Dtype  # real dtype to compute in; float32 for half precision
-    integer: Dtype  # dtype of positions: int64, or int32 on a device without int64
-    widest: Dtype  # widest real dtype of the device: float64 or float32
-    default_float: Dtype  # default real dtype of the library
+    int_dtype: Dtype  # dtype of positions: int64, or int32 on a device without int64
+    widest_float_dtype: Dtype  # widest real dtype of the device: float64 or float32
+    default_float_dtype: Dtype  # default real dtype of the library
 
     # Abilities.
     is_mutable = False  # elements can be assigned
+    supports_put = False  # `put` assigns elements, in place in a compiled function
     supports_out = False  # element-wise functions take `out=`
     can_cache_arrays = False  # arrays may outlive the call that creates them
+    # Arrays of an eager library have values, traced arrays (JAX, torch.compile) have none, and a
+    # lazy library (dask) would compute them. `is_concrete` asks for one array. `concrete_bool` and
+    # `values_on_host` read values, if they are there.
     reads_values = False  # values of arrays can be read without delay, unless traced
     shows_tracing = False  # the type of an array shows whether it is traced
     has_cuda_kernels = False  # kernels written in CUDA run on its arrays
@@ -180,9 +184,11 @@ class Backend:
         may_share = getattr(self.xp, "may_share_memory", None)
         if may_share is None or array is other:
             return array is not other
-        return bool(may_share(array, other)) and self._layout(array) != self._layout(other)
+        return bool(may_share(array, other)) and self._array_interface(
+            array
+        ) != self._array_interface(other)
 
-    def _layout(self, array: Array) -> object:
+    def _array_interface(self, array: Array) -> object:
         """Return address, shape and strides as one comparable object."""
         interface = getattr(array, "__array_interface__", None)
         return interface or array.__cuda_array_interface__
@@ -257,7 +263,7 @@ class Backend:
         return self.xp.maximum(x if max_value is None else self.xp.minimum(x, max_value), min_value)
 
     def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """Return an array, perhaps without elements, in another shape."""
+        """Return an array, which may be empty, in another shape."""
         return self.xp.reshape(x, shape)
 
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
@@ -272,6 +278,12 @@ class Backend:
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self.xp.reshape(taken, shape)
 
+    def put(self, x: Array, index: Any, values: Array) -> Array:
+        """Return `x` with values at an index, in a library that `supports_put`.
+
+        Values at indices out of bounds are dropped.
+        """
+
     def contiguous_rows(self, x: Array) -> Array:
         """Return an array that is contiguous along its last axis, in a library with strides."""
         return x
@@ -281,6 +293,10 @@ class Backend:
     def chunks(self, x: Array) -> tuple[Shape, ...]:
         """Return the lengths of the chunks along each axis, NaN if dask does not know them."""
         return tuple((n,) for n in x.shape)
+
+    def without_empty_chunks(self, x: Array) -> Array:
+        """Return an array without chunks of length 0, if it has elements."""
+        return x
 
     def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:  # noqa: ARG002
         """Return an array with new chunks along some axes, unchanged along axes of length 1."""
@@ -306,13 +322,19 @@ class Backend:
         return function(*arrays, **numbers, **drop_none(shared=shared))
 
     def arange(
-        self, start: int, stop: int, _shape: Shape, _axis: int, _values: int, _dtype: Dtype
+        self,
+        start: int,
+        stop: int,
+        shape: Shape,  # noqa: ARG002
+        axis: int,  # noqa: ARG002
+        num_values: int,  # noqa: ARG002
+        dtype: Dtype,  # noqa: ARG002
     ) -> Array:
         """Return integers for an axis of an array of this shape, chunked like the array.
 
-        The array has `_values` values of a dtype for each element of the shape, such as one a head.
+        The array has `num_values` values of a dtype for each element, such as one for each head.
         """
-        return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
+        return self.xp.arange(start, stop, dtype=self.int_dtype, device=self.device)
 
     # Contexts.
 

@@ -12,6 +12,6 @@ def block_lengths(shape: Sequence[int], order: Iterable[int], max_size: int) -> 
     return lengths
 
 
-def cuts(size: int, length: int) -> list[slice]:
+def block_slices(size: int, length: int) -> list[slice]:
     """Return slices of an axis, all of `length` except the last, which may be shorter."""
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]

@@ -55,7 +55,7 @@ def _memory_size(value: object) -> int:
 
 
 def _specialized(value: object) -> object:
-    """Return a number for which PyTorch specializes a graph that would serve any number."""
+    """Return an equal value that PyTorch treats as a constant of a graph."""
     if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
     if isinstance(value, tuple):

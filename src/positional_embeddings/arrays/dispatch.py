@@ -21,15 +21,15 @@ Result = TypeVar("Result")
 
 # By the top-level package of the type of an array.
 _LIBRARIES: dict[str, type[Backend]] = {
-    "numpy": numpy.NumPy,
-    "array_api_strict": numpy.Strict,
-    "cupy": cupy.CuPy,
-    "torch": torch.PyTorch,
-    "jax": jax.JAX,
-    "jaxlib": jax.JAX,
-    "dask": dask.Dask,
-    "mlx": mlx.MLX,
-    "ndonnx": ndonnx.NDONNX,
+    "numpy": numpy.NumPyBackend,
+    "array_api_strict": numpy.StrictBackend,
+    "cupy": cupy.CuPyBackend,
+    "torch": torch.PyTorchBackend,
+    "jax": jax.JAXBackend,
+    "jaxlib": jax.JAXBackend,
+    "dask": dask.DaskBackend,
+    "mlx": mlx.MLXBackend,
+    "ndonnx": ndonnx.NDONNXBackend,
 }
 
 _PLAIN = {np.ndarray}
@@ -53,7 +53,7 @@ def get_backend(**arrays: Array) -> Backend:
     if _PLAIN.issuperset(map(type, arrays.values())):
         return _numpy_backend(first.dtype)
     for name, array in arrays.items():
-        _check_array(name, array)
+        _check_array(name, array, arrays)
     try:
         xp = _namespace(*arrays.values())
     except TypeError:
@@ -61,8 +61,8 @@ def get_backend(**arrays: Array) -> Backend:
         kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
-    library = _library_of_type(first.__class__)
-    return _backend(library, xp, library.device_for(first), first.dtype)
+    backend_class = _backend_class_of_type(first.__class__)
+    return _backend(backend_class, xp, backend_class.device_for(first), first.dtype)
 
 
 def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Backend:
@@ -70,7 +70,7 @@ def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Ba
     if xp is None or xp is np:
         if device is None:
             return _numpy_backend(np.dtype(np.float64))
-        return _backend(numpy.NumPy, np, device, None)
+        return _backend(numpy.NumPyBackend, np, device, None)
     try:
         empty = xp.empty(0)
         standard = _namespace(empty)
@@ -83,15 +83,17 @@ def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Ba
         requirement = f"{library}: {_UNFIT[library][0]}"
         remedy = f" Leave it out, and pass the result to {library}.asarray."
         raise wrong_type("xp", "be a namespace of plain arrays", requirement, remedy)
-    return _backend(_library_of_namespace(standard), standard, device, None)
+    return _backend(_backend_class_of_namespace(standard), standard, device, None)
 
 
 @lru_cache(maxsize=256)
 def _numpy_backend(dtype: Dtype) -> Backend:
-    return _backend(numpy.NumPy, np, "cpu", dtype)
+    return _backend(numpy.NumPyBackend, np, "cpu", dtype)
 
 
-def _backend(library: type[Backend], xp: Namespace, device: Device, dtype: Dtype | None) -> Backend:
+def _backend(
+    backend_class: type[Backend], xp: Namespace, device: Device, dtype: Dtype | None
+) -> Backend:
     info = xp.__array_namespace_info__()
     try:
         defaults = info.default_dtypes(device=device)
@@ -102,17 +104,18 @@ def _backend(library: type[Backend], xp: Namespace, device: Device, dtype: Dtype
     )
     default_float = defaults["real floating"]
     has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
-    return library(
+    return backend_class(
         xp,
         device,
         dtype=dtypes.compute_dtype(dtype, xp) if is_float else default_float,
-        integer=defaults["integral"],
-        widest=xp.float64 if has_float64 else xp.float32,
-        default_float=default_float,
+        int_dtype=defaults["integral"],
+        widest_float_dtype=xp.float64 if has_float64 else xp.float32,
+        default_float_dtype=default_float,
     )
 
 
-def _check_array(name: str, array: Array) -> None:
+def _check_array(name: str, array: Array, arrays: dict[str, Array]) -> None:
+    """Check the type of an array; a remedy creates an array of the library of the `arrays`."""
     library = _library_name(array)
     names = (library, *(base.__name__ for base in type(array).__mro__))
     unfit = next((n for n in names if n in _UNFIT), None)
@@ -122,7 +125,10 @@ def _check_array(name: str, array: Array) -> None:
         raise wrong_type(name, "be a plain array", actual, f" Pass {expression.format(name)}.")
     if not is_array_api_obj(array):
         requirement = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
-        raise wrong_type(name, requirement, type_name(array), errors.remedy_for(name, array))
+        others = filter(is_array_api_obj, arrays.values())
+        library = next((array_namespace(x).__name__ for x in others), "numpy")
+        remedy = errors.remedy_for(name, array, library.removeprefix("array_api_compat."))
+        raise wrong_type(name, requirement, type_name(array), remedy)
 
 
 def _library_name(array: object) -> str:
@@ -146,17 +152,17 @@ def _import_wrapper(library: str) -> None:
 @lru_cache
 def standard_namespace(xp: Namespace) -> Namespace:
     """Return `xp`, or a wrapper of it that conforms to the standard."""
-    return _library_of_namespace(xp).namespace(xp)
+    return _backend_class_of_namespace(xp).namespace(xp)
 
 
 @lru_cache(maxsize=256)
-def _library_of_type(array_type: type[object]) -> type[Backend]:
+def _backend_class_of_type(array_type: type[object]) -> type[Backend]:
     """Return the backend class of a type of arrays, or of a base class."""
     names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
     return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Backend)
 
 
-def _library_of_namespace(xp: Namespace) -> type[Backend]:
+def _backend_class_of_namespace(xp: Namespace) -> type[Backend]:
     """Return the backend class of a namespace, or of its wrapper in array_api_compat."""
     name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
     return _LIBRARIES.get(name.partition(".")[0], Backend)
@@ -170,7 +176,7 @@ def compute_on_device(function: Callable[Parameters, Result]) -> Callable[Parame
         device, xp = options.get("device"), options.get("xp")
         if device is None:
             return function(*args, **options)
-        with _library_of_namespace(xp).current_device(device, xp):
+        with _backend_class_of_namespace(xp).current_device(device, xp):
             return function(*args, **options)
 
     return call

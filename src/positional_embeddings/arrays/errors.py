@@ -74,8 +74,10 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
 
 
-def remedy_for(name: str, value: Any) -> str:
-    """Return a sentence with an expression that makes an array of a value, "" if there is none.
+def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
+    """Return a sentence with an expression that makes an array of a value, or "".
+
+    A list becomes an array of the namespace `library`.
 
     Attributes identify libraries, so that none is imported.
     """
@@ -97,7 +99,7 @@ def remedy_for(name: str, value: Any) -> str:
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
-        (isinstance(value, list | tuple), f"numpy.asarray({name})"),
+        (isinstance(value, list | tuple), f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )
     return next((f" Pass {expression}." for fits, expression in expressions if fits), "")

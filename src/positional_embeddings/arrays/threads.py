@@ -35,7 +35,7 @@ def _pool() -> "SimpleQueue[Callable[[], object]]":
     return calls
 
 
-def share(
+def run_in_threads(
     work: Callable[[Task], None],
     tasks: Iterable[Task],
     threads: int,
@@ -55,9 +55,9 @@ def share(
         try:
             job.begin(threads)
         finally:
-            job.end()
+            job.finish()
     finally:
-        job.end()  # again, since an interrupt may have stopped the first call
+        job.finish()  # again, since an interrupt may have stopped the first call
     if job.errors:
         raise job.errors[0]
 
@@ -92,10 +92,10 @@ class _Job:
                 self.limit_blas()
         for _ in range(threads - 1):
             # The context holds numpy.errstate; threads do not inherit it.
-            _pool().put(partial(copy_context().run, self.help))
-        self.take()
+            _pool().put(partial(copy_context().run, self.run_on_helper))
+        self.run_tasks()
 
-    def take(self) -> None:
+    def run_tasks(self) -> None:
         """Do tasks until none remains."""
         while True:
             try:
@@ -104,13 +104,13 @@ class _Job:
                 return
             self.work(task)
 
-    def help(self) -> None:
+    def run_on_helper(self) -> None:
         """Do tasks on another thread, if any remains."""
         self.begun.append(None)
         try:
             if self.tasks:
                 self.limit_blas()
-                self.take()
+                self.run_tasks()
         except BaseException as error:  # noqa: BLE001 - the calling thread raises it
             self.errors.append(error)
             self.tasks.clear()
@@ -118,7 +118,7 @@ class _Job:
             self.ended.append(None)
             self.changes.put(None)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Drop the remaining tasks, wait for the helpers that have begun, and lift the limit."""
         self.tasks.clear()
         while len(self.ended) < len(self.begun):

@@ -1,4 +1,4 @@
-"""Masks and biases at the positions of queries and keys, wherever these are in memory."""
+"""Masks and biases at explicit positions of queries and keys."""
 
 from typing import Any, NamedTuple
 
@@ -8,34 +8,36 @@ from positional_embeddings.arrays.errors import format_value, plural, wrong_type
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import HIDES_NOTHING, outside_ring
+from positional_embeddings.masks.by_position import NO_MASK, ring_window_mask
+from positional_embeddings.masks.index_ranges import IndexRanges, position_array
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions, PositionBlock
+from positional_embeddings.masks.position_blocks import ImplicitPositions, PositionBlock
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, unite
-from positional_embeddings.masks.spans import IndexRanges, position_array
 
-# Ranges of fewer keys than this are not worth parts of their own.
-_SHORT = 64
+# Ranges of fewer keys are not worth separate parts.
+_MIN_RANGE_KEYS = 64
 
-# A position from which a mask with a window sees nothing of the first tokens but some of them.
-_FAR = 2**40
+# A position far beyond any window that starts at 0.
+_DISTANT_POSITION = 2**40
 
 
 class ConcretePositions(NamedTuple):
-    """Positions of queries and keys, (position, batch or 1), whose values the host knows."""
+    """Positions of queries and keys, (position, batch or 1), in the memory of the host."""
 
     queries: HostArray
     keys: HostArray
-    first: int | None  # position of the first of consecutive queries, if keys count from 0
+    # Position of the first query, if queries are consecutive and keys count from 0.
+    consecutive_start: int | None
     has_empty: bool  # whether a key position is below 0
+    is_token: HostArray | None = None  # attention mask of a padded prompt, (batch, column)
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
-        """Return what is known of positions."""
+        """Return positions, with `consecutive_start` and `has_empty` computed from them."""
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
-            np.all(rows == np.arange(start, start + len(rows))[:, None])
-            for start, rows in ((first, queries), (0, keys))
+            np.all(table == np.arange(start, start + len(table))[:, None])
+            for start, table in ((first, queries), (0, keys))
         )
         return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
@@ -46,28 +48,30 @@ class ExplicitPositions(NamedTuple):
     queries: Array
     keys: Array
     on_host: ConcretePositions | None = None
-    slots: Slots | None = None  # of the cache, if a step has them
+    slots: Slots | None = None  # of the cache of a step
 
     @property
     def batch(self) -> int:
-        """Return the number of sequences that have positions of their own."""
+        """Return the batch size of the positions."""
         return int(max(self.queries.shape[1], self.keys.shape[1]))
 
     @property
-    def may_be_empty(self) -> bool:
+    def may_have_empty_slots(self) -> bool:
         """Return whether a key position may be below 0."""
         return self.on_host is None or self.on_host.has_empty
 
     @property
-    def are_indices(self) -> bool:
-        """Whether positions, or the slots of a step, count the queries and the keys."""
-        return self.slots is None or not (self._forgets() or self.first is None)
+    def equal_indices(self) -> bool:
+        """Return whether positions, or the slots of a step, are the indices of queries and keys."""
+        if self.slots is None:
+            return True
+        return self.consecutive_start is not None and not self._ring_may_exceed_window()
 
     @property
     def extent(self) -> tuple[tuple[int, int], int] | None:
-        """The first position of a query and the one after the last, and the one after all keys.
+        """Return the range of the query positions, and one more than the largest key position.
 
-        At least 0 and 1; None if the host does not know them.
+        They are at least 0 and 1, or None if the host does not know them.
         """
         if self.on_host is None:
             return None
@@ -77,43 +81,46 @@ class ExplicitPositions(NamedTuple):
         return (first, last + 1), last_key + 1
 
     @property
-    def first(self) -> int | None:
+    def consecutive_start(self) -> int | None:
         """Return the position of the first of consecutive queries, if keys count from 0."""
-        return None if self.on_host is None else self.on_host.first
+        return None if self.on_host is None else self.on_host.consecutive_start
 
     def with_ring_mask(
         self, mask: Mask | Array, bias: Bias | Array, backend: Backend
     ) -> tuple[Mask | Array, "ImplicitPositions | ExplicitPositions"]:
-        """Return the mask with what a ring hides, and where the queries and the keys are.
+        """Return the mask, combined with the window of a ring, and the positions.
 
-        There is a mask in any case, so that values that are not finite have one rule.
+        The mask is never None: non-finite keys then give NaN in all features.
         """
         slots = self.slots
         if slots is not None:
             self._check_indices("mask", mask)
             self._check_indices("bias", bias)
         if isinstance(mask, Mask):
+            if self.on_host is not None and self.on_host.is_token is not None:
+                mask = mask._by_token(self.on_host.is_token)
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
-        if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
-            ring_mask = outside_ring(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
+        # Functions and arrays were rejected above.
+        if self._ring_may_exceed_window() and (mask is None or isinstance(mask, Mask)):
+            ring_mask = ring_window_mask(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
-        at = self if self.first is None else ImplicitPositions(self.first, self.keys.shape[0])
-        return HIDES_NOTHING if mask is None else mask, at
+        mask, start = NO_MASK if mask is None else mask, self.consecutive_start
+        return mask, self if start is None else ImplicitPositions(start, self.keys.shape[0])
 
-    def _forgets(self) -> bool:
-        """Tell whether a query may be given a key that a ring has for others only."""
+    def _ring_may_exceed_window(self) -> bool:
+        """Return whether the ring may have keys outside the window of this query."""
         _, num_sink_tokens, window = self.slots or (0, 0, None)
         if window is None or self.queries.shape[0] > 1:
             return window is not None
         is_short = self.on_host is not None and self.on_host.queries.max() < window
         return not is_short and bool(self.keys.shape[0] > num_sink_tokens + window)
 
-    # What scores ask of positions that are counted or given.
+    # The interface of `ImplicitPositions`, which scores use.
 
-    def points(
+    def position_blocks(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, _batch: int = 1
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch) and keys (1, key, batch)."""
@@ -121,84 +128,83 @@ class ExplicitPositions(NamedTuple):
         at_queries = PositionBlock(q[:, None, :], backend, None, indices_at=queries)
         return at_queries, PositionBlock(k[None, :, :], backend, None, indices_at=keys)
 
-    def pairs(
+    def gathered_blocks(
         self, queries: Array, keys: Array, backend: Backend
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
-        q, k = (PositionBlock(at, backend, None).take(table, 0, -1) for at, table in tables)
+        q, k = (PositionBlock(at, backend, None).lookup(table, 0, -1) for at, table in tables)
         return PositionBlock(q, backend, None, indices_at=queries), PositionBlock(
             k, backend, None, indices_at=keys
         )
 
     def visible_keys(self, mask: Mask, queries: Ranges) -> VisibleKeys:
-        """Return which keys a mask lets some queries see."""
+        """Return the keys that some queries attend to."""
         on_host, k_len = self.on_host, self.keys.shape[0]
         if on_host is None:
             return VisibleKeys(((0, k_len),), ())
         parts = (on_host.queries[start:stop] for start, stop in queries)
-        reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
+        visible = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         keys = on_host.keys
-        any_query, every_query = mask._visible_keys(reached, max(1, int(keys.max()) + 1))
+        any_query, every_query = mask._visible_keys(visible, max(1, int(keys.max()) + 1))
         any_query, every_query = (
-            _keys_in(any_query, keys, np.any),
-            _keys_in(every_query, keys, np.all),
+            _index_ranges_within(any_query, keys, np.any),
+            _index_ranges_within(every_query, keys, np.all),
         )
-        # Short gaps cost less than parts of their own, which are copied.
-        gaps = (pair for pair in complement(any_query, k_len) if pair[1] - pair[0] < _SHORT)
-        every_query = tuple((start, stop) for start, stop in every_query if stop - start >= _SHORT)
+        # Computing short gaps costs less than separate parts, which are copied.
+        gaps = (gap for gap in complement(any_query, k_len) if gap[1] - gap[0] < _MIN_RANGE_KEYS)
+        every_query = tuple((a, b) for a, b in every_query if b - a >= _MIN_RANGE_KEYS)
         return VisibleKeys(unite((*any_query, *gaps)), every_query)
 
     def global_queries(self, mask: Mask) -> Ranges:
-        """Return queries that a mask lets see many more keys than their neighbours."""
+        """Return queries that attend to many more keys than their neighbours."""
         if self.on_host is None:
             return ()
-        return _keys_in(mask._global_queries(), self.on_host.queries, np.any)
+        return _index_ranges_within(mask._global_queries(), self.on_host.queries, np.any)
 
-    def bias_between(
+    def bias_block(
         self, bias: Bias, queries: IndexRanges, keys: IndexRanges, backend: Backend
     ) -> Array:
-        """Return a bias, (query, key, heads), or (query, key, batch, heads) of several."""
+        """Return a bias, (query, key, heads), or (query, key, batch, heads) for a batch."""
         query, key = queries.take(self.queries, -2, backend), keys.take(self.keys, -2, backend)
         if self.batch == 1:
             query, key = query[:, 0], key[:, 0]
-        elif backend.is_chunked:  # whose tasks take queries and keys of one batch
-            whole = (self.batch,)
-            query, key = (backend.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
+        elif backend.is_chunked:  # tasks need queries and keys of one batch size
+            shapes = (query.shape[0], self.batch), (key.shape[0], self.batch)
+            query, key = map(backend.xp.broadcast_to, (query, key), shapes)
         return bias._at_positions(query, key, backend)
 
     # Checks.
 
-    def _check_indices(self, name: str, rule: Any) -> None:
-        """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if rule is None or isinstance(rule, Mask | Bias):
+    def _check_indices(self, name: str, mask_or_bias: Any) -> None:
+        """Check that a mask or a bias fits a step, whose slots may differ from positions."""
+        if mask_or_bias is None or isinstance(mask_or_bias, Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         requirement = f"be a `{kind}` with a step of a cache"
-        if callable(rule):
+        if callable(mask_or_bias):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, requirement, "a function of indices", hint)
-        if not self.are_indices:
+        if not self.equal_indices:
+            requirement += " whose slots may be no positions"
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
-            raise wrong_type(
-                name, f"{requirement} whose slots may be no positions", format_value(rule), hint
-            )
+            raise wrong_type(name, requirement, format_value(mask_or_bias), hint)
 
 
 def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
-    """Check that a mask with a window of its own shows nothing that a ring has forgotten."""
-    parts, kept = mask._leaves(), (num_sink_tokens, window)
+    """Check that a mask with a window masks all keys that the ring has overwritten."""
+    parts, ring = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
-    for last in {n for part in parts for n in part._probe_positions(_FAR)}:
-        seen = mask._visible_keys(((last - 1, last),), last).any_query
-        if any(start <= last // 2 < stop for start, stop in seen):
-            continue  # no window: the ring's is one
-        num_sink_tokens = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
-        window = max([kept[1], *(last - start for start, _ in seen if start > last // 2)])
-        if (num_sink_tokens, window) != kept:
+    for last in {n for part in parts for n in part._probe_positions(_DISTANT_POSITION)}:
+        visible = mask._visible_keys(((last - 1, last),), last).any_query
+        if any(start <= last // 2 < stop for start, stop in visible):
+            continue  # the mask has no window, so the window of the ring applies
+        num_sink_tokens = max([ring[0], *(stop for _, stop in visible if stop <= last // 2)])
+        window = max([ring[1], *(last - start for start, _ in visible if start > last // 2)])
+        if (num_sink_tokens, window) != ring:
             requirement = (
-                f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
+                f"show the {ring[1]} newest keys of the ring and the first {ring[0]} at most"
             )
             slots = f"capacity={num_sink_tokens + window}, num_sink_tokens={num_sink_tokens}"
             hint = f" Make the cache with {slots}, window={window}, or with more slots."
@@ -213,7 +219,7 @@ def positions_of(
     where: tuple[int, int],
     backend: Backend,
 ) -> ExplicitPositions:
-    """Check the positions of queries and of keys, and return them."""
+    """Check and return the positions of queries and keys."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
     feature, seq = where
@@ -224,30 +230,27 @@ def positions_of(
             raise wrong_type("key_positions", requirement, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
-    # Keys that all sequences share may have positions of their own in each.
+    # Keys shared by all sequences may have different positions in each sequence.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
-    queries = _rows("positions", positions, tuple(q.shape), feature, seq, backend)
-    keys = _rows("key_positions", key_positions, k_shape, feature, seq, backend)
+    queries = _as_position_table("positions", positions, tuple(q.shape), feature, seq, backend)
+    keys = _as_position_table("key_positions", key_positions, k_shape, feature, seq, backend)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         requirement = f"be for {plural(queries.shape[1], 'sequence')}, as `positions` are"
         raise wrong_value("key_positions", requirement, f"shape {tuple(key_positions.shape)}")
-    found, on_host = (
-        ExplicitPositions(queries, keys),
-        [backend.values_on_host(x) for x in (queries, keys)],
-    )
-    if all(values is not None and values.size > 0 for values in on_host):
-        found = found._replace(on_host=ConcretePositions.of(*on_host))  # type: ignore[arg-type]
-    return found
+    values = [backend.values_on_host(x) for x in (queries, keys)]
+    if all(array is not None and array.size > 0 for array in values):
+        return ExplicitPositions(queries, keys, ConcretePositions.of(*values))  # type: ignore[arg-type]
+    return ExplicitPositions(queries, keys)
 
 
-def _rows(
+def _as_position_table(
     name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, backend: Backend
 ) -> Any:
-    """Check positions, and return them as (position, batch or 1)."""
+    """Check and return positions as (position, batch or 1)."""
     checks.integral(name, positions, backend.xp)
     shape, batch = tuple(positions.shape), axes.batch_axis(len(target), feature, seq)
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
-        # One axis of heads and batch.
+        # A merged axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
     own_axes = axes.axes_of_positions(shape, target, feature, seq, name)
     table = position_array(name, positions, backend)
@@ -256,14 +259,14 @@ def _rows(
         raise wrong_value(name, "have length 1 on all axes but the sequence and the batch", shape)
     if table.shape[seq] != target[seq]:
         raise wrong_value(name, f"have {plural(target[seq], 'position')}", f"shape {shape}")
-    rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
+    table = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
     if batch is None:
-        return rows[:, None]
-    return rows if seq < batch else rows.T
+        return table[:, None]
+    return table if seq < batch else table.T
 
 
-def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
-    """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
+def _index_ranges_within(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
+    """Return the indices whose positions are in ranges, in any sequence or in all sequences."""
     if not ranges:
         return ()
     inside = np.zeros(len(positions) + 2, dtype=bool)

@@ -5,8 +5,8 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import call_key, remember, signature_of
+from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.attention.algorithms import blocks, jax_loops
@@ -26,12 +26,12 @@ from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
-# Each word is a module of `algorithms`, with one function of that name after `attend_`.
+# Names of modules in `algorithms`, each with a function ``attend_<name>``.
 Algorithm: TypeAlias = Literal["dense", "blocks", "listed_keys", "cupy", "jax_loops", "dask_chunks"]
 
 PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 
-# Scores are few, however many they are, if the keys have this many times as many numbers
+# Scores are few if the keys have at least this number of elements per score
 # (`benchmarks/bench.py --only "decoding step"`: blocks take 2.5 times as long for 16,384 keys).
 KEY_NUMBERS_PER_SCORE = 8
 
@@ -72,86 +72,80 @@ def scaled_dot_product_attention(
     v : array, shape (v_head, k_len, ...)
         Values, of the dtype of `q` and with the further axes of `k`.
     mask : Mask, array of bool or function, optional
-        Which keys a query may not attend to. They do not affect its output, even if they are
-        NaN or infinite; the output of a query that may attend to no key is zero. If None, each
-        query sees all keys: a decoder needs ``CausalMask()``.
+        Masked keys do not affect the output of a query, even if they are NaN or infinite. The
+        output of a query without visible keys is zero. If None, each query attends to all keys:
+        a decoder needs ``CausalMask()``.
 
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, None)``, fits any layout. Keys
-          that it hides from all queries are not visited. The keys of a `ListMask`, alone or joined
-          to others by ``|``, are gathered: time and memory grow as its lists.
-        - An array is True where a query may not attend to a key, with 1 where it broadcasts;
-          it has all axes of the scores, or the axes of queries and keys alone.
-        - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
-          some keys, (1, m), and returns the mask between them. Both count from 0, whatever
-          the positions: after p cached keys, query i has the position of the key of index
-          i + p.
+          that are masked for all queries are skipped. The keys of a `ListMask`, alone or combined
+          by ``|``, are gathered: time and memory grow with the length of its lists.
+        - An array is True where a query may not attend to a key. It has all axes of the scores,
+          or the axes of queries and keys alone, with 1 where it broadcasts.
+        - A function ``mask(q_idx, k_idx)`` takes the indices of some queries, (n, 1), and of
+          some keys, (1, m), and returns the mask between them. Indices count from 0 and are
+          independent of positions: after p cached keys, query i is at the position of key i + p.
     bias : Bias, array or function, optional
-        Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does. A `Bias`, such as ``ALiBiBias(num_heads)`` or a
-        `T5Bias`, fits any layout; a function is called as one for `mask` is.
+        Real floating-point, added to the scores, with 1 where it broadcasts. A key with a bias
+        of minus infinity is masked. A `Bias`, such as ``ALiBiBias(num_heads)`` or a `T5Bias`,
+        fits any layout. A function takes the same indices as a function for `mask`.
     scale : float, optional
-        Positive factor on the scores, ``1 / sqrt(head)`` if None. No model's own factor is known
-        here: it is 1 in T5 and for queries that are scaled already, ``query_pre_attn_scalar**-0.5``
-        in Gemma, ``attention_multiplier`` in Granite.
+        Positive factor on the scores, ``1 / sqrt(head)`` if None. The function does not know the
+        factor of a model. Pass it, for example 1 for T5 and for scaled queries,
+        ``query_pre_attn_scalar**-0.5`` for Gemma, and ``attention_multiplier`` for Granite.
     softcap : float, optional
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     sinks : array, shape (heads,), optional
-        Real logits of a key without value: the softmax of each query has this score, too, so
-        that the weights of its keys add up to less than 1. Minus infinity is no key; infinity
-        outweighs all others.
+        Real logits of a key without value. The softmax of each query includes this score, so that
+        the weights of the keys add up to less than 1. A logit of minus infinity has no effect. A
+        logit of infinity gives all other keys a weight of 0.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
     positions, key_positions : array of int, or KVStep, optional
-        Positions of queries and keys, at which a `Mask` and a `Bias` are evaluated, wherever the
-        keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
-        axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
-        position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
-        positions of the queries if only `positions` are given. Where positions of several documents
-        in one sequence start again, `CausalMask` alone shows a query later documents: add a
-        `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
-        it evaluates equal masks and biases once for all layers, with the arrays and functions in
-        them. If the cache is a ring, a query sees no more than the ring keeps for it. Arrays and
-        functions passed as `mask` or `bias` are indexed by queries and keys, not by positions. With
-        a step a function is an error; an array is one where indices differ from positions, as with
-        padding or a ring.
+        Positions of queries and keys, with 1 where they broadcast. The shape is (seq,), or
+        (batch, seq) or (seq, batch) in the order of the axes of `q`, or all axes of `q` except the
+        features. Masks and biases use these positions instead of the array indices. A key
+        position below 0 is an empty slot, which is always masked. If `key_positions` is None,
+        the keys have the positions of the queries. The step of a `KVCache` has both positions:
+        see the notes.
     block_size : int, optional
-        Compute the scores of this many queries and this many keys at a time, so that all
-        of them never exist together. If None, few scores are computed at once and many in
-        blocks. A lazy library without loops computes all at once, unless a `Mask` hides keys.
+        Number of queries and of keys of a block of scores, which limits the memory. If None, few
+        scores are computed together, and many scores in blocks. A lazy library without
+        loops computes all scores together, unless a `Mask` has ranges of visible keys.
     enable_gqa : bool, default False
-        Grouped-query attention: `k` and `v` may have fewer heads than `q`, a number that divides
-        it; query head h then reads key head ``h // group``. Heads are on the axis that the notes
-        name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
-        or `sinks` tell how many heads there are, and refused otherwise.
+        Grouped-query attention: `k` and `v` may have fewer heads than `q`. The number of key heads
+        must divide the number of query heads. Query head h reads key head ``h // group``. The notes
+        name the axis of heads. A merged ``heads * batch`` axis needs a `Mask` for several
+        sequences, a `Bias` or `sinks`, which determine the number of heads.
     return_lse : bool, default False
-        Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
-        by which outputs for parts of the keys are merged.
+        Also return the logarithm of the sum of the exponentials of the scores, including the
+        sinks. It is needed to merge outputs for parts of the keys.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q`, `k` and `v`: 0 and 1 by default for arrays of at
-        most three axes, and to be given for more: -1 and -2 for ``(batch, heads, seq, head)``.
+        most three axes. Required for more axes: -1 and -2 for ``(batch, heads, seq, head)``.
 
     Returns
     -------
     output : array, shape (v_head, q_len, ...)
-        Dtype of `q`. Half precision is computed in float32.
+        Dtype of `q`. float16 and bfloat16 are computed in float32.
     lse : array, shape (q_len, ...)
-        Only if `return_lse`: float32 for half precision; minus infinity for a query that may attend
-        to no key. Where a mask hides keys, NaN for a query whose output is NaN.
+        Only if `return_lse`: float32 for float16 and bfloat16. The value is minus infinity for a
+        query without visible keys. If a mask is given, the value is NaN for each query whose
+        output is NaN.
 
     Raises
     ------
     TypeError
-        If an array has the wrong kind or dtype, the arrays come from different
-        libraries, or an option is of the wrong kind.
+        If an array has the wrong type or dtype, the arrays come from different
+        libraries, or an option is of the wrong type.
     ValueError
-        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
-        is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
-        after the last key. If the axes are not the step's, or the mask shows more than its
-        ring keeps. If there is a `PaddingMask` with `positions`, or for fewer queries than keys,
-        since its lengths would have to count the queries. For fewer queries it is accepted on the
-        right with `offset`, and as the only rule if its longest sequence has all keys, as in
+        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset` is
+        passed without a `Mask` or a `Bias` or with `positions`, or the last query is after the
+        last key. If the axes differ from the axes of a step, or keys that its ring has
+        overwritten are visible. If there is a `PaddingMask` with `positions`, or for fewer queries
+        than keys. A `PaddingMask` needs as many queries as keys, with two exceptions: padding on
+        the right with `offset`, and a single mask whose longest sequence has all keys, as in
         attention to another sequence.
 
     See Also
@@ -169,31 +163,40 @@ def scaled_dot_product_attention(
 
     Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
     running maximum of its scores and sums of weights relative to it, which shrink when it grows.
-    Blocks that a mask hides are skipped, and a `Mask`, a `Bias` or a function is evaluated block
-    by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
-    visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
-    window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks. The loop gathers a sequence
-    that is sharded over devices; with a `block_size` of all queries and keys there is no loop.
+    Fully masked blocks are skipped. A `Mask`, a `Bias` or a function is evaluated block by block,
+    so that it never exists as one array. A `Mask` also reports which keys attention can skip, and
+    which blocks have no masked key: the time of a window grows as queries x window. Under
+    ``jax.jit`` many scores are computed in blocks automatically, in a loop of the library, and
+    only a `Mask` skips blocks. The loop gathers a sequence that is sharded over devices. With a
+    `block_size` of all queries and keys there is no loop.
 
-    With CuPy a block of queries meets all keys that it sees at once, up to 262,144, unless a
-    `block_size` is given: two products by cuBLAS, which read the arrays where they are and in half
-    precision add up in float32, and a kernel or two. Nothing waits for the device.
+    A step of a `KVCache` has checked positions, and the axes. With NumPy it evaluates equal masks
+    and biases once for all layers, including their arrays and functions. If the cache is a ring,
+    the window of the ring applies to each query. Arrays and functions passed as `mask` or `bias`
+    take indices, not positions. With a step, a function is an error. An array is an error where
+    indices differ from positions, as with padding or a ring.
+
+    Where positions of several documents in one sequence restart, `CausalMask` alone does not mask
+    later documents: add a `SegmentMask`.
+
+    With CuPy a block of queries is computed with all its visible keys, up to 262,144, unless
+    `block_size` is passed: two products by cuBLAS, which read the arrays in place and add up
+    float16 and bfloat16 in float32, and one or two kernels. No call waits for the device.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
     A feature of the output is a weighted mean. It is in the range of the values of that feature,
-    up to a rounding of ``n_keys * finfo(dtype).eps`` relative to the largest one. The `dtype` is
-    the one to compute in, float32 for half precision. The mean of values that are so close to the
-    largest finite number may be infinite.
+    up to a rounding of ``n_keys * finfo(dtype).eps`` relative to the largest value. The `dtype` is
+    the dtype of the computation, float32 for float16 and bfloat16. The mean of values that are
+    so close to the largest finite number may be infinite.
 
-    With a mask, a bias or positions, a query that attends to a key or a value that is not finite
-    gets NaN in all features, in each way to compute and in each library, also if the mask hides
-    nothing; what is hidden has no effect. Without them the plain formula decides: such a value
-    reaches the output of its feature, as NaN if its weight is 0; a score of minus infinity has no
-    weight, and a query with no other score gets zeros.
+    With a mask, a bias or positions, the output of a query is NaN in all features if it attends to
+    a key or a value that is not finite. This holds in each library, also if all keys are visible.
+    Masked keys have no effect. Without masks, biases and positions the plain formula applies: such
+    a value affects the output of its feature, as NaN if its weight is 0. A score of minus infinity
+    has a weight of 0, and the output of a query without other scores is zero.
 
     References
     ----------
@@ -235,11 +238,22 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    call = AttentionArguments(
-        *(mask, bias, scale, softcap, offset, key_positions, block_size, enable_gqa),
-        *(return_lse, feature_axis, seq_axis, positions, sinks),
+    arguments = AttentionArguments(
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        offset=offset,
+        key_positions=key_positions,
+        block_size=block_size,
+        enable_gqa=enable_gqa,
+        return_lse=return_lse,
+        feature_axis=feature_axis,
+        seq_axis=seq_axis,
+        positions=positions,
+        sinks=sinks,
     )
-    spec, algorithm = prepare(q, k, v, call)
+    spec, algorithm = prepare(q, k, v, arguments)
     return attend(spec, algorithm, q, k, v)
 
 
@@ -248,8 +262,8 @@ def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) 
     backend = spec.backend
     layout: QKVLayout = spec.layout
     with backend.compute_context(q):
-        query, key = layout.batched(q, backend), layout.batched(k, backend)
-        value = layout.batched(v, backend)
+        query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
+        value = layout.to_batched(v, backend)
         if algorithm == "dense":
             output, lse = attend_dense(spec, query, key, value)
         elif algorithm == "blocks":
@@ -262,7 +276,7 @@ def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) 
             output, lse = attend_jax_loops(spec, query, key, value)
         else:
             output, lse = attend_dask_chunks(spec, query, key, value)
-        output = layout.restored(output, q.dtype, backend)
+        output = layout.from_batched(output, q.dtype, backend)
     return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
 
@@ -309,34 +323,34 @@ def attention_weights(
         Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
-        Grouped queries: `k` may have fewer heads than `q`, a number that divides it.
+        Grouped queries: the number of key heads may be a divisor of the number of query heads.
     listed : bool, default False
-        For a `ListMask`, alone or joined to other masks by ``|``: return the weights of the listed
-        keys alone, (q_len, m, ...), in the order of the lists, 0 where there is no key. Lists of
-        several lengths have as many weights as the longest one.
+        For a `ListMask`, alone or combined by ``|``: return the weights of the listed keys alone,
+        (q_len, m, ...), in the order of the lists. The weight is 0 where a list has no key, up to
+        the length of the longest list.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q` and `k`: 0 and 1 by default for arrays of at most
-        three axes, and to be given for more.
+        three axes. Required for more axes.
 
     Returns
     -------
     array, shape (q_len, k_len, ...)
         Dtype of `q`. Queries and keys are on the axes that hold features and sequence in
-        `q`, in ascending order. The weights add up to 1 over the keys, or to 0 for a query
-        that may attend to no key; to less with `sinks`.
+        `q`, in ascending order. The weights of a query add up to 1, to less than 1 with `sinks`,
+        and to 0 without visible keys.
 
     Raises
     ------
     TypeError
-        If an array has the wrong kind or dtype, the arrays come from different
-        libraries, or an option is of the wrong kind.
+        If an array has the wrong type or dtype, the arrays come from different
+        libraries, or an option is of the wrong type.
     ValueError
-        If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is given
+        If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is passed
         without a `Mask` or a `Bias`.
 
     See Also
     --------
-    scaled_dot_product_attention : The output; it says more about each parameter.
+    scaled_dot_product_attention : The output, with details of each parameter.
 
     References
     ----------
@@ -351,119 +365,131 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    call = AttentionArguments(
-        *(mask, bias, scale, softcap, offset, key_positions, None, enable_gqa),
-        *(False, feature_axis, seq_axis, positions, sinks),
+    arguments = AttentionArguments(
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        offset=offset,
+        key_positions=key_positions,
+        enable_gqa=enable_gqa,
+        feature_axis=feature_axis,
+        seq_axis=seq_axis,
+        positions=positions,
+        sinks=sinks,
     )
-    spec = prepare_scores(q, k, None, call)
+    spec = prepare_scores(q, k, None, arguments)
     backend = spec.backend
     layout: QKVLayout = spec.layout
     if checks.boolean("listed", listed) and not spec.has_lists:
         requirement = "be False unless `mask` is a `ListMask`, alone or joined to others by |"
         raise wrong_value("listed", requirement, "True")
     with backend.compute_context(q):
-        query, key = layout.batched(q, backend), layout.batched(k, backend)
+        query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
         if listed:
             weights = listed_key_weights(spec, query, key)
         elif backend.has_cuda_kernels:
             weights = cupy_weights(spec, query, key)
         else:
             weights = dense_weights(spec, query, key)
-        return layout.restored(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
+        return layout.from_batched(weights, q.dtype, backend, layout.score_axes)  # type: ignore[no-any-return]
 
 
-def prepare(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
-    """Check a call, and return how its scores are made and the algorithm that computes them.
+def prepare(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> PreparedCall:
+    """Check the arguments; return the specification of the scores and the algorithm.
 
-    Nothing is kept of a call but in the step of a cache, which has a plan for each form of call.
+    The step of a cache stores the result for equal calls.
     """
-    if isinstance(call.positions, KVStep):
-        return _prepare_in_step(q, k, v, call, call.positions)
-    spec = prepare_scores(q, k, v, call)
-    return spec, choose(spec, q, k, v)
+    if v is None:  # `prepare_scores` would return the scores of weights
+        get_backend(v=v)
+    if isinstance(arguments.positions, KVStep):
+        return _prepare_in_step(q, k, v, arguments, arguments.positions)
+    spec = prepare_scores(q, k, v, arguments)
+    return spec, choose_algorithm(spec, q, k, v)
 
 
 def _prepare_in_step(
-    q: Array, k: Array, v: Array, call: AttentionArguments, step: KVStep
+    q: Array, k: Array, v: Array, arguments: AttentionArguments, step: KVStep
 ) -> PreparedCall:
-    """Return what `prepare` does, from the plans of a step if it has prepared an equal call."""
-    plans, key = step._plans, _plan_key(q, k, v, call)
-    if plans is None or key is None:
-        spec = prepare_scores(q, k, v, call)
-        return spec, choose(spec, q, k, v)
-    plan: PreparedCall | None = plans.get(key)
+    """Return the result of `prepare`, cached in a step for equal calls."""
+    plans, plan_key = step._plans, _plan_key(q, k, v, arguments)
+    if plans is None or plan_key is None:
+        spec = prepare_scores(q, k, v, arguments)
+        return spec, choose_algorithm(spec, q, k, v)
+    plan: PreparedCall | None = plans.get(plan_key)
     if plan is None:
-        plan = prepare_plan(q, k, v, call)
-        remember(plans, key, plan)
+        plan = prepare_cached(q, k, v, arguments)
+        remember(plans, plan_key, plan)
         return plan
     spec, algorithm = plan
-    return spec.with_sinks(call.sinks), algorithm
+    return spec.with_sinks(arguments.sinks), algorithm
 
 
-def prepare_plan(q: Array, k: Array, v: Array, call: AttentionArguments) -> PreparedCall:
-    """Return what `prepare` does for equal calls of a step: a dense mask and bias are evaluated."""
-    spec = prepare_scores(q, k, v, call)
-    algorithm = choose(spec, q, k, v)
+def prepare_cached(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> PreparedCall:
+    """Return the result of `prepare` to cache: a dense mask and bias are already evaluated."""
+    spec = prepare_scores(q, k, v, arguments)
+    algorithm = choose_algorithm(spec, q, k, v)
     if algorithm == "dense":
         with spec.backend.compute_context(q):
             spec = spec.with_arrays()
     return spec, algorithm
 
 
-def _plan_key(q: Array, k: Array, v: Array, call: AttentionArguments) -> Any:
-    """Return the key of a call for the plans of a step, None if its plan must not be cached.
+def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> Any:
+    """Return the key of a plan in a step, or None if the plan must not be cached.
 
     Masks of numbers compare by value, biases by identity.
     """
-    arrays = signature_of(q, k, v, call.sinks)
-    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(call.arrays()):
+    arrays = signature_of(q, k, v, arguments.sinks)
+    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(arguments.arrays()):
         return None  # tensors of a mask or a bias may change, and have gradients
-    arrays = arrays or call_key(q, None, k, v, call.sinks)
-    *options, _, _ = call  # all but positions and sinks
-    key = arrays, id(call.bias), tuple(options), tuple(map(type, options))  # True is not 1
+    arrays = arrays or call_key(q, None, k, v, arguments.sinks)
+    *options, _, _ = arguments  # all but positions and sinks
+    types = tuple(map(type, options))  # True is not 1
+    plan_key = arrays, id(arguments.bias), tuple(options), types
     try:
-        hash(key)
+        hash(plan_key)
     except TypeError:  # an array, or the hash of a user's function
         return None
-    return None if arrays is None else key
+    return None if arrays is None else plan_key
 
 
-def choose(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
-    """Return the algorithm for some scores.
-
-    A decoding step has many scores, but few compared with the keys, which blocks would copy.
-    """
+def choose_algorithm(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm:
+    """Return the algorithm that computes the scores of a specification."""
     backend, layout, block_size = spec.backend, spec.layout, spec.block_size
     in_chunks = backend.is_chunked and not spec.has_lists
-    if in_chunks and _have_known_chunks((q, k, v, spec.mask, spec.bias), backend):
-        return "dask_chunks"
-    q_len, k_len, visible = layout.queries.size, layout.keys.size, spec.visible.size
-    count = float("nan") if visible is None else layout.scores_per_key * visible
-    is_empty = 0 in (count, v.shape[layout.feature])
+    if in_chunks:
+        are_static = _have_static_lengths((q, k, v, spec.mask, spec.bias))
+        return "dask_chunks" if are_static else "dense"
+    # A number is NaN if the library does not know a length. Comparisons with NaN are False.
+    num_keys = spec.visible_keys.size
+    num_scores = float("nan") if num_keys is None else layout.scores_per_key * num_keys
+    is_empty = 0 in (num_scores, v.shape[layout.feature])
     if spec.has_lists and not is_empty:
         return "listed_keys"
     if backend.has_cuda_kernels and not is_empty:
         return "cupy"
     is_traced = backend.loops() is not None
     key_size = float("nan") if None in k.shape else prod(k.shape)
-    is_few = count <= key_size // KEY_NUMBERS_PER_SCORE or count <= (
-        jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
-    )
-    if is_empty or (block_size is None and is_few):
+    # The scores of a decoding step may be many, but few compared with the keys, which blocks copy.
+    are_few_for_keys = num_scores <= key_size // KEY_NUMBERS_PER_SCORE
+    max_scores = jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
+    fit_one_block = num_scores <= max_scores
+    if is_empty or (block_size is None and (are_few_for_keys or fit_one_block)):
         return "dense"
     if is_traced:
-        # Without a loop a sharded sequence stays so.
-        is_one_block = jax_loops.block_size(spec) >= max(q_len, k_len)
+        # Without a loop, a sharded sequence stays sharded.
+        max_length = max(layout.queries.size, layout.keys.size)
+        is_one_block = jax_loops.block_size(spec) >= max_length
         return "dense" if is_one_block else "jax_loops"
-    # Where nothing is computed yet, blocks that no mask leaves out only make a longer program.
-    # Dense scores take four times as long to train (2,048 queries of PyTorch).
+    # In a trace, blocks make a longer program, and save work only if a mask skips some of them.
+    # In eager training, dense scores take four times as long (2,048 queries of PyTorch).
     is_eager = backend.supports_inplace(q, k, v) or backend.is_concrete(q)
-    has_blocks = block_size is not None or spec.knows_visible_keys or is_eager
+    has_blocks = block_size is not None or spec.has_visible_ranges or is_eager
     return "blocks" if has_blocks else "dense"
 
 
-def _have_known_chunks(arrays: Iterable[Any], backend: Backend) -> bool:
-    """Tell whether all chunks of the arrays among some values have a known length, and elements."""
+def _have_static_lengths(arrays: Iterable[Any]) -> bool:
+    """Return whether all chunked arrays have elements, and chunks of known lengths."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
-    # NaN is a length that is not known.
-    return all(n > 0 for array in chunked for lengths in backend.chunks(array) for n in lengths)
+    return all(n > 0 for array in chunked for n in array.shape)  # NaN is an unknown length

@@ -13,12 +13,11 @@ from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
 from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
+from positional_embeddings.masks.index_ranges import query_offset
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
-from positional_embeddings.masks.spans import first_position
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 
-# Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
-# their positions.
+# Takes the indices of queries, (query, 1), and of keys, (1, key), which count from 0.
 ScoreFunction = Callable[[Any, Any], Any]
 
 _POSITIONS_HINT = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
@@ -26,9 +25,9 @@ _ANOTHER = " If the keys are of another sequence, padded on the right, give offs
 
 
 class AttentionArguments(NamedTuple):
-    """Arguments of an attention but queries, keys and values.
+    """Arguments of attention, except queries, keys and values.
 
-    In a step of a cache, `positions` and `sinks` alone differ between calls with one plan.
+    In a step of a cache, calls with the same plan differ only in `positions` and `sinks`.
     """
 
     mask: Mask | Array = None
@@ -46,15 +45,15 @@ class AttentionArguments(NamedTuple):
     sinks: Array = None
 
     def arrays(self) -> dict[str, Array]:
-        """Return the masks and biases that are arrays, and the arrays of others, by name."""
+        """Return all arrays among the arguments, including those in masks and biases, by name."""
         arrays: dict[str, Array] = {}
         for name in ("mask", "bias", "positions", "key_positions", "sinks"):
             value = getattr(self, name)
             if value is None:
                 continue
             if isinstance(value, Mask | Bias):
-                for key, array in value._arrays().items():
-                    arrays[f"{name}.{key}"] = array
+                for field, array in value._arrays().items():
+                    arrays[f"{name}.{field}"] = array
             elif isinstance(value, KVStep):
                 arrays[POSITIONS_LABEL] = value.positions
             elif not (callable(value) and name in ("mask", "bias")):
@@ -62,7 +61,7 @@ class AttentionArguments(NamedTuple):
         return arrays
 
     def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
-        """Check all but axes and positions; return `scale`, `softcap` and `block_size`."""
+        """Check the options, masks and biases; return `scale`, `softcap` and `block_size`."""
         scale, softcap, block_size = self.scale, self.softcap, self.block_size
         _check_mask_or_bias("mask", self.mask, backend)
         _check_mask_or_bias("bias", self.bias, backend)
@@ -84,7 +83,7 @@ class AttentionArguments(NamedTuple):
         return scale, softcap, block_size
 
     def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
-        """Check the axes of features and sequence, and count them from 0; a step has its own."""
+        """Check and return the axes of features and sequence, counted from 0."""
         if isinstance(self.positions, KVStep):
             return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
@@ -92,7 +91,7 @@ class AttentionArguments(NamedTuple):
     def explicit_positions(
         self, q: Array, k: Array, layout: QKVLayout, backend: Backend
     ) -> ExplicitPositions | None:
-        """Check the positions of queries and keys, and return them; None if they are counted."""
+        """Check and return explicit positions; None if positions follow from the indices."""
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
@@ -110,47 +109,59 @@ class AttentionArguments(NamedTuple):
     def mask_and_positions(
         self, explicit: ExplicitPositions | None, layout: QKVLayout, backend: Backend
     ) -> tuple[Mask | Array, ImplicitPositions | ExplicitPositions]:
-        """Return the mask, joined to the window of a ring, and positions of one of two kinds."""
+        """Return the mask, combined with the window of a ring, and the positions."""
         if explicit is None:
-            first = self._first_query(layout, backend)
-            return self.mask, ImplicitPositions(first, layout.keys.size)
+            offset = self._query_offset(layout, backend)
+            return self.mask, ImplicitPositions(offset, layout.keys.size)
         if self.offset is not None:
             checks.omitted("where `positions` are given", offset=self.offset)
         return explicit.with_ring_mask(self.mask, self.bias, backend)
 
-    def counts(self, batch: int) -> dict[str, int]:
-        """Return the number of sequences of the mask, and of heads of the bias and the sinks.
+    def batch_and_head_sizes(self, explicit: ExplicitPositions | None) -> dict[str, int]:
+        """Return the numbers of sequences and of heads, by the argument that has them.
 
-        A `batch` of sequences have positions of their own. Numbers of 1 are left out.
+        The positions or else the mask have sequences; the bias and the sinks have heads. Sizes of
+        1 are omitted.
         """
         mask, bias, sinks = self.mask, self.bias, self.sinks
-        sequences = mask._batch() if batch == 1 and isinstance(mask, Mask) else batch
-        heads = bias._heads() if isinstance(bias, Bias) else 1
-        sink_heads = 1 if sinks is None else sinks.shape[0]
-        sizes = ("mask", sequences), ("bias", heads), ("sinks", sink_heads)
-        return {name: n for name, n in sizes if n not in (1, None)}
+        sizes: dict[str, int | None] = {}
+        if explicit is not None and explicit.batch != 1:
+            has_batch = explicit.queries.shape[1] != 1
+            sizes["positions" if has_batch else "key_positions"] = explicit.batch
+        elif isinstance(mask, Mask):
+            sizes["mask"] = mask._batch()
+        if isinstance(bias, Bias):
+            sizes["bias"] = bias._heads()
+        if sinks is not None:
+            sizes["sinks"] = sinks.shape[0]
+        return {name: size for name, size in sizes.items() if size not in (1, None)}
 
     @property
     def needs_lengths(self) -> bool:
-        """Return whether the lengths of the sequences have to be known."""
-        is_evaluated = callable(self.mask) or callable(self.bias)  # as a `Mask` or `Bias` is
+        """Return whether the lengths of the sequences must be known."""
+        is_evaluated = callable(self.mask) or callable(self.bias)  # so are `Mask` and `Bias`
         return is_evaluated or not self.positions is self.key_positions is None
 
     @property
     def sequences(self) -> int | None:
-        """Return the number of sequences of a step, None without one."""
+        """Return the number of sequences of a step, None without a step."""
         step = self.positions
         return step._cache.lengths.shape[0] if isinstance(step, KVStep) else None
 
     def _check_lists(self) -> None:
-        """Check that no rule of positions goes with lists of keys that are other things."""
-        lists, others = self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
-        if lists is not None and (others is not None or isinstance(self.bias, Bias)):
+        """Check that a `ListMask` is not combined with masks or biases of positions.
+
+        This applies if the offset is not passed.
+        """
+        lists, other_masks = (
+            self.mask._split_lists() if isinstance(self.mask, Mask) else (None, None)
+        )
+        if lists is not None and (other_masks is not None or isinstance(self.bias, Bias)):
             requirement = "be given with a `ListMask` unless there are as many queries as keys"
             hint = " Pass 0 to count queries and keys alike, or the position of the first query."
             raise wrong_value("offset", requirement, "None", hint)
 
-    def _first_query(self, layout: QKVLayout, backend: Backend) -> int:
+    def _query_offset(self, layout: QKVLayout, backend: Backend) -> int:
         """Return the position of the first query among the keys, after checks of the lengths."""
         mask, bias, offset = self.mask, self.bias, self.offset
         q_len, k_len = layout.queries.size, layout.keys.size
@@ -159,42 +170,43 @@ class AttentionArguments(NamedTuple):
                 requirement = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
                 raise wrong_value("offset", requirement, offset)
             return 0
-        if 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
+        if 0 in (q_len, k_len):  # there are no scores
             return 0
         if offset is None and q_len != k_len:
             self._check_lists()
-        first = first_position(q_len, k_len, offset, backend)
-        if first + q_len > k_len >= q_len:
+        start = query_offset(q_len, k_len, offset, backend)
+        if start + q_len > k_len >= q_len:
             requirement = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
             raise wrong_value("offset", requirement, offset, _POSITIONS_HINT)
         if isinstance(mask, Mask):
-            mask._check((first, first + q_len), k_len, backend)
+            mask._check((start, start + q_len), k_len, backend)
             if q_len < k_len:
                 _check_padding(mask, offset, k_len, is_alone=not isinstance(bias, Bias))
-        return first
+        return start
 
 
-def _check_mask_or_bias(name: str, rule: Mask | Bias | Array, backend: Backend) -> None:
-    """Check that a mask or a bias is a value of its kind, a function, or an array."""
+def _check_mask_or_bias(name: str, mask_or_bias: Mask | Bias | Array, backend: Backend) -> None:
+    """Check that a mask is a `Mask`, a function or an array, or a bias likewise."""
     other, other_kind = ("bias", Bias) if name == "mask" else ("mask", Mask)
-    if isinstance(rule, type) and issubclass(rule, Mask | Bias):
-        actual = rule.__name__
+    if isinstance(mask_or_bias, type) and issubclass(mask_or_bias, Mask | Bias):
+        actual = mask_or_bias.__name__
         raise wrong_type(name, f"be a {name}", f"the class {actual}", f" Pass {actual}(...).")
-    if isinstance(rule, other_kind):
-        raise wrong_type(name, f"be a {name}", format_value(rule), f" Pass it as `{other}`.")
-    if not (rule is None or callable(rule)):
-        checks.mask_or_bias(name, name, rule, backend.xp)
+    if isinstance(mask_or_bias, other_kind):
+        actual = format_value(mask_or_bias)
+        raise wrong_type(name, f"be a {name}", actual, f" Pass it as `{other}`.")
+    if not (mask_or_bias is None or callable(mask_or_bias)):
+        checks.mask_or_bias(name, name, mask_or_bias, backend.xp)
 
 
 def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool) -> None:
-    """Check that padding does not count keys that the mask of a prompt did not know."""
+    """Check that the lengths of a `PaddingMask` cover the cached keys."""
     for part in getattr(mask, "masks", ()):
         _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
         return
-    longest, requirement, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
+    max_length, requirement, hint = (mask._bounds or (0, k_len))[1], "", _POSITIONS_HINT
     if is_alone and offset is None:  # the keys may be of another sequence
-        if longest < k_len:
+        if max_length < k_len:
             requirement = f"have a length of all {k_len} keys, as the longest sequence has"
             hint += _ANOTHER
     elif mask.side == "left":
@@ -203,17 +215,17 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         requirement = (
             "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
         )
-    elif longest <= offset:
+    elif max_length <= offset:
         requirement = f"have a length above `offset` = {offset}, so that a query is no padding"
     if requirement:
         raise wrong_value("mask", requirement, mask, hint)
 
 
 def call_score_function(
-    kind: str, function: ScoreFunction, q_idx: Array, k_idx: Array
+    argument_name: str, function: ScoreFunction, q_idx: Array, k_idx: Array
 ) -> tuple[str, Array]:
-    """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
+    """Call and check a mask or bias function; return its name in messages, and its result."""
+    name, array = f"{argument_name}(q_idx, k_idx)", function(q_idx, k_idx)
     xp = get_backend(q_idx=q_idx, **{name: array}).xp
-    checks.mask_or_bias(kind, name, array, xp)
+    checks.mask_or_bias(argument_name, name, array, xp)
     return name, array

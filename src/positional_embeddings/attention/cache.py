@@ -22,8 +22,8 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Devi
 from positional_embeddings.attention.at_positions import ConcretePositions, ExplicitPositions
 from positional_embeddings.attention.slots import NEW_HINT, NewTokens, Slots, Write
 from positional_embeddings.attention.store import Branch, BufferAxes, Transition, WritePlan, verify
+from positional_embeddings.masks.index_ranges import check_lengths, length_array
 from positional_embeddings.masks.mask import frozen_integers
-from positional_embeddings.masks.spans import check_lengths, length_array
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="
@@ -35,7 +35,7 @@ _FULL_HINT = (
 )
 
 # Lengths that a `repr` spells out.
-_MOST_SHOWN = 16
+_MAX_LENGTHS_SHOWN = 16
 
 
 class _Value(ArrayDataclass):
@@ -162,10 +162,11 @@ class KVCache(_Value):
         lengths = as_integer_array("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
-        most = checks.max_position(backend), "the farthest position"
+        bound = checks.max_position(backend), "the farthest position"
         if not is_ring:
-            most = self.capacity, "`capacity` (of a cache without `window` and `num_sink_tokens`)"
-        check_lengths("lengths", lengths, get_backend(lengths=lengths), *most)
+            name = "`capacity` (of a cache without `window` and `num_sink_tokens`)"
+            bound = self.capacity, name
+        check_lengths("lengths", lengths, get_backend(lengths=lengths), *bound)
         oldest = lengths - ring
         feature, seq = axes.axes_in_4d(self)
         checks.set_fields(
@@ -226,7 +227,7 @@ class KVCache(_Value):
     def __repr__(self) -> str:
         values = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
         options = [f"{f.name}={value}" for f, value in values if value != f.default]
-        is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MOST_SHOWN
+        is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MAX_LENGTHS_SHOWN
         lengths = self.lengths.tolist() if is_short else f"<{format_value(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
@@ -301,8 +302,8 @@ class KVCache(_Value):
         """
         if not isinstance(self.lengths, np.ndarray) or self._slots.is_ring:
             return None
-        first, *others = {*self.lengths.tolist()}
-        return first if backend.is_mutable and not others else None
+        first, *remaining = {*self.lengths.tolist()}
+        return first if backend.is_mutable and not remaining else None
 
     def _uniform_step(self, first: int, stop: int, backend: Backend) -> tuple["KVCache", "KVStep"]:
         """Return the next cache, and the step of tokens that are alike in all sequences."""
@@ -350,19 +351,17 @@ class KVCache(_Value):
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = host.xp.where(positions < 0, 0, positions)
-        max_length = max(after[:, 0].tolist()) if host.has_host_arrays else None
-        new = NewTokens(
-            self._slots, before, after, oldest, positions, mask, max_length, host, backend
-        )
-        if max_length is not None:
-            self._check_capacity(new, max_length)
+        bound = max(after[:, 0].tolist()) if host.has_host_arrays else None
+        new = NewTokens(self._slots, before, after, oldest, positions, mask, bound, host, backend)
+        if bound is not None:
+            self._check_capacity(new, bound)
         return new
 
-    def _check_capacity(self, new: NewTokens, max_length: int) -> None:
+    def _check_capacity(self, new: NewTokens, bound: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
         is_ring = self._slots.is_ring
         limit = checks.max_position(new.backend) if is_ring else self.capacity
-        if max_length <= limit:
+        if bound <= limit:
             return
         requirement, hint = f"keep positions below {limit}", ""
         if not is_ring:
@@ -371,22 +370,26 @@ class KVCache(_Value):
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         raise wrong_value(
-            "tokens", requirement, f"{max_length - held} after {held} at index {row}", hint
+            "tokens", requirement, f"{bound - held} after {held} at index {row}", hint
         )
 
     def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
         """Return the step to the next cache."""
-        queries, keys, is_known = new.positions, new.key_positions(), new.max_length is not None
-        is_written = is_known and new.backend.is_mutable
+        queries, keys, is_concrete = new.positions, new.key_positions(), new.max_length is not None
+        is_written = is_concrete and new.backend.is_mutable
+        on_host = ConcretePositions.of(queries.T, keys.T) if is_concrete else None
+        if on_host is not None and new.mask is not None and not new.before.any():
+            on_host = on_host._replace(is_token=new.mask.astype(bool))
+        moved = new.targets if new.backend.supports_put else new.source
         return self._step(
             queries,
             keys,
             new.host,
             new.backend,
-            _on_host=ConcretePositions.of(queries.T, keys.T) if is_known else None,
+            _on_host=on_host,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
-            _source=None if is_written else new.source(),
+            _source=None if is_written else moved(),
             _transition=self._transition(self._next_branch(), cache.lengths),
         )
 
@@ -398,7 +401,7 @@ class KVCache(_Value):
         if not (host.has_host_arrays and backend.has_host_arrays):
             both = host.xp.concat(rows, axis=1)
             both = backend.xp.asarray(
-                both, dtype=backend.integer, device=backend.device
+                both, dtype=backend.int_dtype, device=backend.device
             )  # at one upload
             count = positions.shape[1]
             rows = [both[:, :count], both[:, count:]]
@@ -452,9 +455,9 @@ class KVCache(_Value):
         )
         after = lengths - numbers
         if host.has_host_arrays:
-            for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
-                if not 0 <= count <= most:
-                    raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
+            for i, (count, bound) in enumerate(zip(lengths - after, lengths, strict=True)):
+                if not 0 <= count <= bound:
+                    raise wrong_value("counts", f"be from 0 to {bound}", f"{count} at index {i}")
             if numbers.any() and (count := self._slots.overwritten(oldest, after)):
                 requirement = "leave the keys that the next query needs"
                 actual = (
@@ -559,8 +562,8 @@ class KVStep(MadeByCache, _Value):
     _cache: KVCache = field(init=False, metadata={"part": True})
     # Whether queries get the keys before the step, joined by the new ones: of a chunk in a ring.
     _is_joined: bool = field(init=False)
-    # What to write to buffers; or where their slots get their keys from, if they cannot be written
-    # to, or a trace does not know.
+    # What to write to buffers. If they cannot be written to, or a trace does not know: slots of
+    # the new tokens in a library with `put`, else where slots get their keys from.
     _writes: tuple[Write, ...] | None = field(init=False)
     _source: Array = field(init=False, metadata={"array": True})
     # What the host knows of the positions.
@@ -629,20 +632,28 @@ class KVStep(MadeByCache, _Value):
         joined: Array = None
         backend = plan.axes.backend
         held = verify(buffer, self._transition, backend, self._last)
-        if self._is_joined or plan.writes is None:
+        has_put = backend.supports_put
+        if self._is_joined or not (has_put or plan.writes is not None):
             joined = backend.xp.concat([written[plan.read], new], axis=plan.axes.seq)
         if plan.writes is not None:
             for at, tokens in plan.writes:
                 written[at] = new[tokens]
             return buffer, written[plan.read] if joined is None else joined
-        slots = plan.axes.take(joined, self._source, may_lack=not self._cache._slots.is_ring)
+        may_lack = not (self._cache._slots.is_ring or isinstance(self._source, np.ndarray))
+        if has_put:
+            capacity = self._cache.capacity if may_lack else None
+            stored = plan.axes.put(buffer, new, self._source, capacity)
+            if held is not None:
+                held.record_in(stored, backend)
+            return stored, stored[plan.read] if joined is None else joined
+        slots = plan.axes.take(joined, self._source, may_lack=may_lack)
         keys = joined if self._is_joined else slots
         if backend.is_mutable:
             written[plan.read] = slots
             return buffer, keys
         if (length := buffer.shape[plan.axes.seq]) > self._cache.capacity:
-            rest = plan.axes.part(self._cache.capacity, length)
-            slots = backend.xp.concat([slots, written[rest]], axis=plan.axes.seq)
+            remainder = plan.axes.part(self._cache.capacity, length)
+            slots = backend.xp.concat([slots, written[remainder]], axis=plan.axes.seq)
         if held is not None:
             held.record_in(slots, backend)
         return slots, keys
@@ -744,15 +755,15 @@ def is_sequence(numbers: Any) -> bool:
     return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
 
 
-def as_integer_array(name: str, given: Array, *kinds: str) -> Array:
+def as_integer_array(name: str, values: Array, *kinds: str) -> Array:
     """Return integers, or what else is asked for, of a list or an array, as NumPy's if possible."""
-    numbers: Array = given
-    if isinstance(given, list | tuple):
+    numbers: Array = values
+    if isinstance(values, list | tuple):
         try:
-            numbers = np.asarray(given) if len(given) else np.zeros(0, dtype=np.int64)
+            numbers = np.asarray(values) if len(values) else np.zeros(0, dtype=np.int64)
         except ValueError:  # lists of different lengths
             raise wrong_type(
-                name, "be a list of numbers or of lists", format_value(given)
+                name, "be a list of numbers or of lists", format_value(values)
             ) from None
     backend = get_backend(**{name: numbers})
     if backend.is_chunked:
@@ -771,10 +782,10 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
     if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
-    on = {"dtype": backend.integer, "device": backend.device}
+    on = {"dtype": backend.int_dtype, "device": backend.device}
     return backend, [backend.xp.asarray(x, **on) for x in arrays]
 
 
 def _prototype(backend: Backend) -> Array:
     """Return an array that tells the library and the device of positions."""
-    return backend.xp.zeros(1, dtype=backend.integer, device=backend.device)
+    return backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)

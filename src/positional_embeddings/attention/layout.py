@@ -10,79 +10,83 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
-from positional_embeddings.masks.spans import IndexRanges, full_range
+from positional_embeddings.masks.index_ranges import IndexRanges, full_range
+
+# Arguments that have an axis of heads. Other arguments have an axis of sequences.
+_HEAD_ARGUMENTS = "bias", "sinks"
 
 
 class QKVLayout(NamedTuple):
     """The axes of queries, keys and values, and of their scores."""
 
     shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
-    queries: IndexRanges  # all of them, as are the keys
+    queries: IndexRanges  # all queries
     keys: IndexRanges
     feature: int
     seq: int
-    batch_axes: tuple[int, ...]  # all others, one that is split last
-    # Lengths that the last of them is split into: of key heads and the query heads that share
-    # each, of heads and sequences, or of all three.
+    batch_axes: tuple[int, ...]  # all other axes; the split axis is last
+    # Lengths of the split last batch axis: key heads and query heads per key head, heads and
+    # sequences, or all three.
     split: tuple[int, ...] | None
-    is_in_order: bool  # whether arrays have the axes (..., sequence, feature) before any split
+    has_canonical_axes: bool  # whether the axes are (..., sequence, feature) before any split
     scores_per_key: Any  # NaN if a lazy library does not know a length
     default_scale: float
     key_heads: int | None  # number of key heads, if several query heads share each
-    is_merged: bool = False  # whether the axis that is split holds sequences, too
-    rows: tuple[slice, ...] = ()  # slices of the axes before queries and keys, of a part
+    merges_heads_and_batch: bool = False  # whether the split axis includes sequences
+    batch_slices: tuple[slice, ...] = ()  # of the axes before queries and keys, for a part
 
     @property
     def score_axes(self) -> tuple[int, int]:
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
 
-    def batched(self, array: Array, backend: Backend) -> Array:
+    def to_batched(self, array: Array, backend: Backend) -> Array:
         """Return queries, keys or values as (..., sequence, feature)."""
-        if self.is_in_order and self.split is None:
-            return array
-        return self._to_batched(array, (self.seq, self.feature), backend)
+        if self.has_canonical_axes and self.split is None:
+            return backend.without_empty_chunks(array) if backend.is_chunked else array
+        return self._move_and_split(array, (self.seq, self.feature), backend)
 
-    def restored(
-        self, rows: Array, dtype: Dtype, backend: Backend, last: tuple[int, int] | None = None
+    def from_batched(
+        self, batched: Array, dtype: Dtype, backend: Backend, last: tuple[int, int] | None = None
     ) -> Array:
         """Return an output, (..., query, feature), with the axes of the queries, in a dtype.
 
-        Weights are on other axes than queries and features, the `last` two of the rows.
+        `last` gives the axes of the last two dimensions. It is needed for weights.
         """
         if self.split is not None:
             lengths = [self.shape[axis] for axis in self.batch_axes]
-            rows = backend.reshape(rows, (*lengths, *rows.shape[-2:]))
-        if not self.is_in_order:
+            batched = backend.reshape(batched, (*lengths, *batched.shape[-2:]))
+        if not self.has_canonical_axes:
             order = (*self.batch_axes, *(last or (self.seq, self.feature)))
-            rows = backend.xp.permute_dims(rows, tuple(map(order.index, range(len(order)))))
-        return backend.astype(rows, dtype)
+            batched = backend.xp.permute_dims(batched, tuple(map(order.index, range(len(order)))))
+        return backend.astype(batched, dtype)
 
-    def lse(self, rows: Array, backend: Backend) -> Array:
-        """Return one number a query, (..., query, 1), with the axes of the queries but features."""
-        lse = self.restored(rows, backend.dtype, backend)
+    def lse(self, batched: Array, backend: Backend) -> Array:
+        """Return one number per query, (..., query, 1), on the axes of `q` except features."""
+        lse = self.from_batched(batched, backend.dtype, backend)
         return lse[(*(slice(None),) * self.feature, 0, ...)]
 
-    def _to_batched(self, array: Array, last: tuple[int, int], backend: Backend) -> Array:
+    def _move_and_split(self, array: Array, last: tuple[int, int], backend: Backend) -> Array:
         """Move two axes last, and split the axis before them."""
-        if not self.is_in_order:
+        array = backend.without_empty_chunks(array)
+        if not self.has_canonical_axes:
             array = backend.xp.permute_dims(array, (*self.batch_axes, *last))
         if self.split is None:
             return array
-        *others, count, n, m = array.shape
-        axis, split = len(others), self._split_of(count)
+        *lengths_after, count, n, m = array.shape
+        axis, split = len(lengths_after), self._split_of(count)
         if backend.is_chunked and count > 0:
             inner = prod(split[1:])
             if any(k % inner for k in backend.chunks(array)[axis]):
-                array = backend.rechunk(array, {axis: (count,)})  # else a part would be cut in two
-        return backend.reshape(array, (*others, *split, n, m))
+                array = backend.rechunk(array, {axis: (count,)})  # chunks then end between parts
+        return backend.reshape(array, (*lengths_after, *split, n, m))
 
     def _split_of(self, count: int) -> tuple[int, ...]:
-        """Return the lengths that as many rows are split into: of queries, of keys, or one."""
-        heads, *others = self.split or (count,)
-        if count == heads * prod(others):
-            return (heads, *others)
-        return (1,) * (1 + len(others)) if count == 1 else (heads, 1, *others[1:])
+        """Return the lengths that an axis of length `count` is split into."""
+        heads, *lengths_after = self.split or (count,)
+        if count == heads * prod(lengths_after):
+            return (heads, *lengths_after)
+        return (1,) * (1 + len(lengths_after)) if count == 1 else (heads, 1, *lengths_after[1:])
 
     def align(self, name: str, array: Array, q_len: int, k_len: int, backend: Backend) -> Array:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
@@ -94,12 +98,16 @@ class QKVLayout(NamedTuple):
         meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
         is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
         hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
+        is_batch_last = array.ndim == 3 and tuple(array.shape[:2]) in ((q_len, k_len), (1, k_len))
+        if name == "mask" and score_axes != (0, 1) and is_batch_last:
+            hint = " Pass a mask (query, key, batch) as a `Mask` object, such as CausalMask(), or "
+            hint += "as ~to_attend(mask, n), of shape (batch, 1, query, key)."
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
-        array = self._to_batched(array, score_axes, backend)
-        return slice_broadcast(array, self.rows) if self.rows else array
+        array = self._move_and_split(array, score_axes, backend)
+        return slice_broadcast(array, self.batch_slices) if self.batch_slices else array
 
     def align_mask_or_bias(self, name: str, array: Array, backend: Backend) -> Array:
-        """Return the result of a `Mask` or a `Bias`, (query, key, batch or heads), as rows.
+        """Reshape a mask or a bias of (query, key, batch or heads) to (..., query, key).
 
         A `Bias` at positions of several sequences returns (query, key, batch, heads).
         """
@@ -109,56 +117,57 @@ class QKVLayout(NamedTuple):
         if array.ndim == 3:
             array = array[..., None] if name == "mask" else array[:, :, None, :]
         batch, heads = array.shape[2:]
-        sizes = [pair for pair in (("mask", batch), (name, heads)) if pair[1] != 1]
-        batch_axes = [self.check_count(*pair) for pair in sizes]
-        if self.is_merged:
+        batch_name = "mask" if name == "mask" else "positions"
+        sizes = [pair for pair in ((batch_name, batch), (name, heads)) if pair[1] != 1]
+        batch_axes = [self.check_size(*pair) for pair in sizes]
+        if self.merges_heads_and_batch:
             *head_counts, _ = self.split or ()
-            rows = backend.xp.permute_dims(array, (3, 2, 0, 1))
+            array = backend.xp.permute_dims(array, (3, 2, 0, 1))
             split = (1,) * len(head_counts) if heads == 1 else head_counts
-            array = backend.reshape(rows, (*split, *rows.shape[1:]))
+            array = backend.reshape(array, (*split, *array.shape[1:]))
         else:
-            counts = [0 if n == 1 else slice(None) for n in (batch, heads)]
-            array = array[(slice(None), slice(None), *counts)]
+            index = [0 if n == 1 else slice(None) for n in (batch, heads)]
+            array = array[(slice(None), slice(None), *index)]
             array_axes = (*self.score_axes, *batch_axes)
             array = axes.expand_to_axes(array, array_axes, len(self.shape), backend.xp)
-            array = self._to_batched(array, self.score_axes, backend)
-        return slice_broadcast(array, self.rows) if self.rows else array
+            array = self._move_and_split(array, self.score_axes, backend)
+        return slice_broadcast(array, self.batch_slices) if self.batch_slices else array
 
-    def with_counts(self, counts: dict[str, int], sequences: int | None) -> "QKVLayout":
-        """Check numbers of sequences and heads, and split one axis of both by them.
+    def split_merged_axis(self, sizes: dict[str, int], sequences: int | None) -> "QKVLayout":
+        """Check numbers of sequences and heads, and split a merged axis of both.
 
-        `counts` are the sequences of the "mask" and the heads of the "bias" and the "sinks",
-        without 1; `sequences` is the number of all, if it is known.
+        `sizes` has the numbers other than 1, by argument name. `sequences` is the batch size of
+        a step.
         """
         layout = self
         if len(self.batch_axes) == 1:
             (axis,) = self.batch_axes
             n = self.shape[axis]
             if self.score_axes == (0, 1):
-                split: tuple[int, ...] = _heads_and_batch(counts, n, axis)
+                split: tuple[int, ...] = _split_lengths(sizes, n, axis)
                 if self.key_heads is not None:
-                    batch = split[1] if counts else sequences
-                    split = _heads_of_keys_and_batch(self.key_heads, n, batch, axis)
-                layout = self._replace(split=split, is_merged=True)
-            elif "mask" in counts and (len(counts) > 1 or self.key_heads is not None):
-                requirement = (
-                    "not be for several sequences, where `q` has one axis for sequences or heads"
-                )
-                raise wrong_value("mask", requirement, counts["mask"])
-        for name, size in counts.items():
-            layout.check_count(name, size)
+                    batch = split[1] if sizes else sequences
+                    split = _grouped_split_lengths(self.key_heads, n, batch, axis)
+                layout = self._replace(split=split, merges_heads_and_batch=True)
+            elif len(sizes) > 1 or self.key_heads is not None:
+                for name in [name for name in sizes if name not in _HEAD_ARGUMENTS]:
+                    requirement = "not be for several sequences"
+                    requirement += ", where `q` has one axis for sequences or heads"
+                    raise wrong_value(name, requirement, sizes[name])
+        for name, size in sizes.items():
+            layout.check_size(name, size)
         return layout
 
-    def check_count(self, name: str, size: int) -> int:
-        """Check the number of sequences of a mask, or of heads of another; return their axis."""
-        requirement = "sequences" if name == "mask" else "heads"
+    def check_size(self, name: str, size: int) -> int:
+        """Check the number of sequences or heads of an argument; return their axis."""
+        requirement = "heads" if name in _HEAD_ARGUMENTS else "sequences"
         if not self.batch_axes:
             why = f"since `q` of {len(self.shape)} axes has none for more"
             raise wrong_value(name, f"be for one {requirement.rstrip('s')}, {why}", size)
         find = axes.head_axis if requirement == "heads" else axes.batch_axis
         axis: Any = find(len(self.shape), self.feature, self.seq)
         n = self.shape[axis]
-        if self.is_merged and self.split is not None:
+        if self.merges_heads_and_batch and self.split is not None:
             *head_counts, batch = self.split
             n = batch if requirement == "sequences" else prod(head_counts)
             requirement += " in heads * batch"
@@ -168,7 +177,7 @@ class QKVLayout(NamedTuple):
 
 
 def slice_broadcast(array: Array, slices: Sequence[slice]) -> Array:
-    """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
+    """Slice the first axes of an array, or None. Axes of length 1 are not sliced."""
     if array is None:
         return None
     index = (slice(None) if n == 1 else part for n, part in zip(array.shape, slices, strict=False))
@@ -237,19 +246,19 @@ def _layout(
         seq=seq,
         batch_axes=batch_axes,
         split=split,
-        is_in_order=(seq, feature) == (ndim - 2, ndim - 1),
+        has_canonical_axes=(seq, feature) == (ndim - 2, ndim - 1),
         scores_per_key=float("nan") if None in lengths else prod(lengths),
         default_scale=1 / sqrt(max(q_shape[feature], 1)),
         key_heads=key_heads,
     )
 
 
-# Checks take as long as the attention of a token. Lengths of other libraries may be no keys.
+# Checks take as long as the attention of a token. Lengths of other libraries may not be hashable.
 _numpy_layout = lru_cache(maxsize=256)(_layout)
 
 
 def _check_dtypes(types: tuple[Dtype, ...], xp: Namespace) -> None:
-    """Check that dtypes are real floating-point, and all that of `q`."""
+    """Check that each dtype is real floating-point and equals the dtype of `q`."""
     for name, dtype in zip("qkv", types, strict=False):
         checks.real_floating_dtype(name, dtype, xp)
     for name, dtype in zip("qkv", map(dtype_name, types), strict=False):
@@ -260,7 +269,7 @@ def _check_dtypes(types: tuple[Dtype, ...], xp: Namespace) -> None:
 def _check_shapes(
     shapes: tuple[tuple[Any, ...], ...], feature: int, other_axes: tuple[int, ...]
 ) -> None:
-    """Check the features of keys, and the other axes of values."""
+    """Check the features of keys, and the axes of values except the features."""
     q_shape, k_shape, *v_shape = shapes
     if checks.lengths_differ(k_shape[feature], q_shape[feature]):
         required = f"have the features of `q`, {q_shape[feature]} on axis {feature}"
@@ -274,7 +283,7 @@ def _check_shapes(
 
 
 def check_axis_counts(arrays: dict[str, Array]) -> None:
-    """Check that all arrays have as many axes as `q`."""
+    """Check that all arrays have the number of axes of `q`."""
     count = arrays["q"].ndim
     for name, array in arrays.items():
         if array.ndim != count:
@@ -282,34 +291,34 @@ def check_axis_counts(arrays: dict[str, Array]) -> None:
             raise wrong_value(name, f"have as many axes as `q`, {count}", actual)
 
 
-def _heads_and_batch(counts: dict[str, int], n: int, axis: int) -> tuple[int, int]:
-    """Return the lengths that one axis of ``heads * batch`` is split into."""
-    for name, size in counts.items():
+def _split_lengths(sizes: dict[str, int], n: int, axis: int) -> tuple[int, int]:
+    """Return the lengths of a split axis of ``heads * batch``."""
+    for name, size in sizes.items():
         if size * (n // max(1, size)) != n:
-            many = "sequences" if name == "mask" else "heads"
-            requirement = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
+            plural_name = "heads" if name in _HEAD_ARGUMENTS else "sequences"
+            requirement = f"be for a number of {plural_name} that divides axis {axis} of `q`, {n}"
             raise wrong_value(name, f"{requirement} (heads * batch)", size)
-    sequences = counts.get("mask")
-    head_counts = [size for name, size in counts.items() if name != "mask"]
-    heads = head_counts[0] if head_counts else n // max(1, sequences or 1)
+    heads = next((sizes[name] for name in _HEAD_ARGUMENTS if name in sizes), None)
+    sequences = next((size for name, size in sizes.items() if name not in _HEAD_ARGUMENTS), None)
+    heads = n // max(1, sequences or 1) if heads is None else heads
     if sequences is not None and heads * sequences == n:
         return heads, sequences
     return heads, n // max(1, heads)
 
 
-def _heads_of_keys_and_batch(
-    key_rows: int, n: int, batch: int | None, axis: int
+def _grouped_split_lengths(
+    key_length: int, n: int, batch: int | None, axis: int
 ) -> tuple[int, int, int]:
-    """Return the lengths that an axis of ``heads * batch`` with shared heads is split into."""
-    actual = f"{n} and {key_rows} on axis {axis}"
+    """Return the lengths of a split axis of ``heads * batch`` with shared heads."""
+    actual = f"{n} and {key_length} on axis {axis}"
     if batch is None:
         requirement = "be False for an axis of heads * batch, whose heads are not known"
         hint = " Give heads and batch an axis each, such as (head, seq, heads, batch)."
         raise wrong_value("enable_gqa", requirement, actual, hint)
     batch = max(1, batch)
     heads = n // batch
-    if n % batch or key_rows % batch or heads % (key_rows // batch):
+    if n % batch or key_length % batch or heads % (key_length // batch):
         each = plural(batch, "sequence")
         requirement = f"have a divisor of the {heads} heads of `q` for each of {each}"
         raise wrong_value("k", requirement, actual)
-    return key_rows // batch, n // key_rows, batch
+    return key_length // batch, n // key_length, batch

@@ -49,8 +49,8 @@ class RoPEMultiHeadAttention(ArrayDataclass):
     base : float, default 10_000
         Base of the rotary frequencies, positive.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the weights that are not given. They are drawn as by Kaiming:
-        normal with variance ``2 / d_model``.
+        Seed or generator of the drawn weights, which are normal with variance ``2 / d_model``, as
+        by Kaiming.
     Wq : array, shape (d_model, d_model), optional
         Weights of the queries. All weights are (output, input), as in PyTorch's ``Linear``; kernels
         of Flax and Keras have to be transposed.
@@ -68,7 +68,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
     Raises
     ------
     TypeError
-        If an argument has the wrong kind.
+        If an argument has the wrong type.
     ValueError
         If sizes do not divide, or a weight has the wrong shape.
 
@@ -132,7 +132,7 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         *,
         bias: AnyArray | Bias | ScoreFunction | None = None,
     ) -> ArrayT:
-        """Attend from each position of a sequence to all positions that no mask hides.
+        """Attend from each position of a sequence to all visible positions.
 
         Parameters
         ----------
@@ -155,19 +155,19 @@ class RoPEMultiHeadAttention(ArrayDataclass):
         Returns
         -------
         array, shape (d_model, seq, batch)
-            Dtype of `x`. Computed in the wider dtype of `x` and the weights, in
-            float32 for half precision.
+            Dtype of `x`. Computed in the wider dtype of `x` and the weights; float16 and
+            bfloat16 are computed in float32.
 
         Raises
         ------
         TypeError
-            If an array has the wrong kind or dtype, or is not in the library of the
+            If an array has the wrong type or dtype, or is not in the library of the
             weights.
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
-        rules = namespace.drop_none(mask=mask, bias=bias)
-        backend = get_backend(x=x, **AttentionArguments(**rules).arrays(), Wq=self.Wq)
+        masks_and_biases = namespace.drop_none(mask=mask, bias=bias)
+        backend = get_backend(x=x, **AttentionArguments(**masks_and_biases).arrays(), Wq=self.Wq)
         xp = backend.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
@@ -176,19 +176,21 @@ class RoPEMultiHeadAttention(ArrayDataclass):
             raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape), hint)
         checks.within_table(axes.length(x, 1), 0, self.max_len, "max_len", 1)
         axes.length(x, 2)
-        by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
+        by_head = {
+            name: self._per_head(name, value, x, xp) for name, value in masks_and_biases.items()
+        }
 
         dtype = xp.result_type(backend.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
         with backend.compute_context(x):
-            wide = backend.astype(x, dtype)
-        q = self._heads(self.Wq, wide, self.num_heads, backend)
-        k = self._heads(self.Wk, wide, self._kv_heads, backend)
-        v = self._heads(self.Wv, wide, self._kv_heads, backend)
+            upcast = backend.astype(x, dtype)
+        q = self._heads(self.Wq, upcast, self.num_heads, backend)
+        k = self._heads(self.Wk, upcast, self._kv_heads, backend)
+        v = self._heads(self.Wv, upcast, self._kv_heads, backend)
         q, k = self._rope(q), self._rope(k)
         attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         with backend.compute_context(x):
-            return backend.astype(_projected(self.Wo, merged, backend), x.dtype)  # type: ignore[no-any-return]
+            return backend.astype(_project(self.Wo, merged, backend), x.dtype)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:
@@ -196,41 +198,41 @@ class RoPEMultiHeadAttention(ArrayDataclass):
 
     def _heads(self, weight: Array, x: Array, heads: int, backend: Backend) -> Array:
         """Project to (head_size, seq, heads, batch)."""
-        projected = _projected(weight, x, backend)
+        projected = _project(weight, x, backend)
         shape = (heads, self._rope.head_size, *x.shape[1:])
         return backend.xp.permute_dims(backend.xp.reshape(projected, shape), (1, 2, 0, 3))
 
-    def _per_head(self, kind: str, rule: Any, x: Array, xp: Namespace) -> Any:
-        """Give a mask or bias of three axes, also of a function, the axes of attention."""
-        if isinstance(rule, Mask | Bias):
-            return rule
+    def _per_head(self, argument_name: str, mask_or_bias: Any, x: Array, xp: Namespace) -> Any:
+        """Return a mask or bias with the axes of attention, also in a function."""
+        if isinstance(mask_or_bias, Mask | Bias):
+            return mask_or_bias
         heads, batch = self.num_heads, x.shape[2]
-        if not callable(rule):
-            return _with_heads(kind, kind, rule, heads, batch, xp)
+        if not callable(mask_or_bias):
+            return _with_heads(argument_name, argument_name, mask_or_bias, heads, batch, xp)
 
         def by_head(q_idx: Array, k_idx: Array) -> Array:
-            name, array = call_score_function(kind, rule, q_idx, k_idx)
-            return _with_heads(kind, name, array, heads, batch, xp)
+            name, array = call_score_function(argument_name, mask_or_bias, q_idx, k_idx)
+            return _with_heads(argument_name, name, array, heads, batch, xp)
 
         return by_head
 
 
-def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: Namespace) -> Array:
+def _with_heads(
+    argument_name: str, name: str, array: Array, heads: int, batch: int, xp: Namespace
+) -> Array:
     """Return a mask or a bias, if it has three axes, as (query, key, heads, batch)."""
     if array.ndim != 3:
         return array
     shape = tuple(array.shape)
-    third, requirement = (batch, "batch") if kind == "mask" else (heads, "heads")
-    if shape[2] in (1, third):
-        return array[:, :, None, :] if kind == "mask" else array[..., None]
+    third_length, meaning = (batch, "batch") if argument_name == "mask" else (heads, "heads")
+    if shape[2] in (1, third_length):
+        return array[:, :, None, :] if argument_name == "mask" else array[..., None]
     if shape[2] != heads * batch:
-        required = (
-            f"have length 1, {third} ({requirement}) or {heads * batch} (heads * batch) on axis 2"
-        )
-        raise wrong_value(name, required, f"shape {shape}")
+        lengths = f"1, {third_length} ({meaning}) or {heads * batch} (heads * batch)"
+        raise wrong_value(name, f"have length {lengths} on axis 2", f"shape {shape}")
     return xp.reshape(array, (*shape[:2], heads, batch))
 
 
-def _projected(weight: Array, x: Array, backend: Backend) -> Array:
+def _project(weight: Array, x: Array, backend: Backend) -> Array:
     with backend.compute_context(x):
         return backend.xp.tensordot(backend.astype(weight, x.dtype), x, axes=1)

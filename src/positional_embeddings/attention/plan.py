@@ -1,15 +1,16 @@
-"""Which blocks of queries and keys an attention computes the scores of.
+"""Plan the blocks of queries and keys whose scores attention computes.
 
-A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
-all of them see.
+Keys that are masked for all queries of a block are skipped. A `Mask` is not evaluated for keys that
+are visible to all queries of a block.
 """
 
 from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.masks.index_ranges import IndexRanges, index_ranges
 from positional_embeddings.masks.ranges import (
     Ranges,
     VisibleKeys,
@@ -17,13 +18,12 @@ from positional_embeddings.masks.ranges import (
     count_positions,
     intersect,
 )
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
-# Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
-_ROW_COST = 2**13
+# Fixed costs of a block, in scores: for each sequence and head, and for each block.
+_SLICE_COST = 2**13
 _BLOCK_COST = 7 * 2**13
-# Queries are cut in half if both halves together take at most this part of the time.
-_WORTH_CUTTING = 0.9
+# Queries are cut in half if both halves take at most this fraction of the time.
+_MAX_SPLIT_RATIO = 0.9
 # Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
 # other lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
@@ -33,15 +33,15 @@ class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
     keys: IndexRanges
-    is_masked: bool = True  # whether a query may not see some of them
-    is_required: bool = False  # whether they are met even if they are hidden from all queries
+    is_masked: bool = True  # whether a key may be masked for a query
+    is_required: bool = False  # whether to compute the block even if it is fully masked
 
 
 class QueryBlock(NamedTuple):
-    """Queries whose scores are computed together, and the keys that they meet.
+    """Queries whose scores are computed together, and the blocks of their keys.
 
-    All these queries meet the key blocks together. Then each part, which is some of the queries,
-    meets further keys of its own; the parts together are all queries, in their order.
+    All queries are computed with the key blocks. The `parts` divide the queries, in order. Each
+    part has additional keys.
     """
 
     queries: IndexRanges
@@ -49,7 +49,7 @@ class QueryBlock(NamedTuple):
     parts: tuple["QueryBlock", ...] = ()
 
     def blocks(self) -> Iterator[tuple[IndexRanges, KeyBlock]]:
-        """Yield each block of keys, of the parts too, after the queries that meet it."""
+        """Yield the queries and the keys of each block, including the blocks of the parts."""
         for keys in self.key_blocks:
             yield self.queries, keys
         for part in self.parts:
@@ -57,55 +57,58 @@ class QueryBlock(NamedTuple):
 
     def count_scores(self) -> int:
         """Return the number of scores."""
-        return sum(queries.size * at.keys.size for queries, at in self.blocks())
+        return sum(queries.size * block.keys.size for queries, block in self.blocks())
 
 
-def plan(
+def plan_blocks(
     q_len: int,
     k_len: int,
     block_size: int | None,
-    most: int,
+    max_scores: int,
     visible_keys: Callable[[Ranges], VisibleKeys] | None,
     global_queries: Ranges,
-    rows: int = 1,
+    batch_size: int = 1,
 ) -> list[QueryBlock]:
-    """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
+    """Return blocks of `block_size` queries and keys at most, or of about `max_scores` scores.
 
-    `visible_keys` returns the keys that some queries see, None if all may be visible. The
-    `global_queries` see many more keys than their neighbours, and get blocks of their own. All
-    `rows` have the same blocks.
+    `visible_keys` returns the keys that some queries attend to. It is None if all keys may be
+    visible. The `global_queries`, which attend to many more keys, have separate blocks. All
+    sequences and heads, `batch_size` together, have the same blocks.
     """
-    q_block = min(q_len, block_size or isqrt(most))
+    q_block = min(q_len, block_size or isqrt(max_scores))
     if visible_keys is None:
-        key_blocks = _key_blocks(((0, k_len),), block_size or _longest(most, q_block))
+        key_blocks = _key_blocks(((0, k_len),), block_size or _max_keys(max_scores, q_block))
         return [
-            QueryBlock(index_ranges((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)
+            QueryBlock(index_ranges((block.start, block.stop)), key_blocks)
+            for block in block_slices(q_len, q_block)
         ]
-    cutter = _Cutter(visible_keys, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
-    apart = intersect(global_queries, ((0, q_len),))
-    portions = pack_ranges(apart, q_block) + pack_ranges(complement(apart, q_len), q_block)
+    fixed_cost = _SLICE_COST + _BLOCK_COST // max(batch_size, 1)
+    cutter = _Cutter(visible_keys, block_size, max_scores, fixed_cost)
+    separate = intersect(global_queries, ((0, q_len),))
+    portions = pack_ranges(separate, q_block) + pack_ranges(complement(separate, q_len), q_block)
     return [
         block for part in portions for block in cutter.cut(part, visible_keys(part), ((0, k_len),))
     ]
 
 
 class _Cutter(NamedTuple):
-    """Cuts queries into blocks by the keys that they see."""
+    """Cuts queries into blocks by their visible keys."""
 
     visible_keys: Callable[[Ranges], VisibleKeys]
     block_size: int | None
-    most: int
-    fixed: int  # cost of a block, in scores
+    max_scores: int
+    fixed_cost: int  # cost of a block, in scores
 
-    def cut(self, queries: Ranges, seen: VisibleKeys, rest: Ranges) -> list[QueryBlock]:
+    def cut(self, queries: Ranges, visible: VisibleKeys, remaining: Ranges) -> list[QueryBlock]:
         """Return blocks of some queries and the keys that remain for them.
 
-        Keys that only some of them see are met by halves of them, if that leaves out enough.
+        Keys that are visible to some queries only are computed with halves of the queries, if that
+        is faster.
         """
         count = count_positions(queries)
-        longest = self.block_size or _longest(self.most, count)
-        any_query = intersect(seen.any_query, rest)
-        every_query = intersect(seen.every_query, rest)
+        max_keys = self.block_size or _max_keys(self.max_scores, count)
+        any_query = intersect(visible.any_query, remaining)
+        every_query = intersect(visible.every_query, remaining)
         if every_query != any_query:
             inner = (
                 (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
@@ -113,43 +116,48 @@ class _Cutter(NamedTuple):
             )
             # A few keys are not worth a block of their own.
             every_query = tuple(
-                (start, stop) for start, stop in inner if 4 * (stop - start) >= longest
+                (start, stop) for start, stop in inner if 4 * (stop - start) >= max_keys
             )
-        together = _key_blocks(every_query, longest, is_masked=False)
+        shared_key_blocks = _key_blocks(every_query, max_keys, is_masked=False)
         if every_query:
-            rest = intersect(rest, complement(every_query, rest[-1][1]))
-            any_query = intersect(any_query, rest)
+            remaining = intersect(remaining, complement(every_query, remaining[-1][1]))
+            any_query = intersect(any_query, remaining)
         halves = _halves(queries) if any_query and count > 1 else ()
-        worth = _WORTH_CUTTING * self._cost(queries, any_query)
-        # Each key is seen by one of them at least.
-        least = min(map(count_positions, halves), default=0)
-        if halves and least * count_positions(any_query) + 2 * self.fixed <= worth:
-            reached = [(half, self.visible_keys(half)) for half in halves]
-            apart = (self._cost(half, intersect(seen.any_query, rest)) for half, seen in reached)
-            if sum(apart) <= worth:
-                parts = [part for half in reached for part in self.cut(*half, rest)]
+        max_split_cost = _MAX_SPLIT_RATIO * self._cost(queries, any_query)
+        # At least one half attends to each key.
+        min_queries = min(map(count_positions, halves), default=0)
+        min_split_cost = min_queries * count_positions(any_query) + 2 * self.fixed_cost
+        if halves and min_split_cost <= max_split_cost:
+            visible_halves = [(half, self.visible_keys(half)) for half in halves]
+            separate = (
+                self._cost(half, intersect(half_keys.any_query, remaining))
+                for half, half_keys in visible_halves
+            )
+            if sum(separate) <= max_split_cost:
+                parts = [part for half in visible_halves for part in self.cut(*half, remaining)]
                 return (
-                    [QueryBlock(index_ranges(*queries), together, tuple(parts))]
+                    [QueryBlock(index_ranges(*queries), shared_key_blocks, tuple(parts))]
                     if every_query
                     else parts
                 )
-        return [QueryBlock(index_ranges(*queries), together + _key_blocks(any_query, longest))]
+        key_blocks = shared_key_blocks + _key_blocks(any_query, max_keys)
+        return [QueryBlock(index_ranges(*queries), key_blocks)]
 
     def _cost(self, queries: Ranges, keys: Ranges) -> int:
-        return count_positions(queries) * count_positions(keys) + self.fixed
+        return count_positions(queries) * count_positions(keys) + self.fixed_cost
 
 
-def _longest(most: int, queries: int) -> int:
-    """Return the number of keys of a block: half as many more, rather than a small block after."""
-    return 3 * most // (2 * queries)
+def _max_keys(max_scores: int, queries: int) -> int:
+    """Return the number of keys of a block, half as many more to avoid a small block at the end."""
+    return 3 * max_scores // (2 * queries)
 
 
-def _key_blocks(keys: Ranges, longest: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
-    return tuple(KeyBlock(index_ranges(*pack), is_masked) for pack in pack_ranges(keys, longest))
+def _key_blocks(keys: Ranges, max_keys: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
+    return tuple(KeyBlock(index_ranges(*pack), is_masked) for pack in pack_ranges(keys, max_keys))
 
 
 def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
-    """Cut one range in the middle, and several between two of them."""
+    """Cut one range in the middle, or several ranges between two ranges."""
     if len(ranges) > 1:
         return ranges[: len(ranges) // 2], ranges[len(ranges) // 2 :]
     ((start, stop),) = ranges
@@ -162,17 +170,17 @@ def batch_lengths(query: Array, key: Array) -> list[int]:
     return [m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True)]
 
 
-def pack_ranges(ranges: Ranges, longest: int) -> list[Ranges]:
-    """Cut ranges into equal parts of at most `longest` positions, and put short ones together."""
+def pack_ranges(ranges: Ranges, max_length: int) -> list[Ranges]:
+    """Cut ranges into equal parts of at most `max_length` positions, and join short parts."""
     packs: list[list[tuple[int, int]]] = []
-    room = 0
+    available = 0
     for start, stop in ranges:
-        length = -(-(stop - start) // -(-(stop - start) // longest))
-        for at in range(start, stop, length):
-            size = min(length, stop - at)
-            if size > room:
+        length = -(-(stop - start) // -(-(stop - start) // max_length))
+        for part in range(start, stop, length):
+            size = min(length, stop - part)
+            if size > available:
                 packs.append([])
-                room = longest
-            packs[-1].append((at, at + size))
-            room -= size
+                available = max_length
+            packs[-1].append((part, part + size))
+            available -= size
     return [tuple(pack) for pack in packs]

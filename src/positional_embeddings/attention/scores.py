@@ -14,17 +14,17 @@ from positional_embeddings.attention.attention_arguments import (
 )
 from positional_embeddings.attention.layout import QKVLayout, check_axis_counts, layout_of
 from positional_embeddings.biases.bias import Bias
+from positional_embeddings.masks.index_ranges import IndexRanges, index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
-# Above this, tanh would only round small scores.
+# With a larger softcap, tanh only rounds small scores.
 _LARGE_SOFTCAP = 2.0**64
 
 
 class ScoreSpec(NamedTuple):
-    """What makes scores of queries and keys, with axes (..., query, key)."""
+    """The formula of the scores of queries and keys, with axes (..., query, key)."""
 
     backend: Backend
     layout: QKVLayout
@@ -35,41 +35,41 @@ class ScoreSpec(NamedTuple):
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
     positions: (
         ImplicitPositions | ExplicitPositions
-    )  # where queries and keys are, for a `Mask` or a `Bias`
-    with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
-    block_size: int | None  # number of queries and of keys of a block, if it is asked for
-    visible: IndexRanges  # ranges of keys; no query sees a key outside
-    is_masked: bool  # whether the mask may hide some of these from a query
+    )  # of queries and keys, for a `Mask` or a `Bias`
+    with_lse: bool  # whether to return the logarithm of the sum of exponentials
+    block_size: int | None  # number of queries and of keys of a block, if passed
+    visible_keys: IndexRanges  # ranges of keys; all other keys are masked
+    is_masked: bool  # whether some of these may be masked
 
     @property
-    def may_hide(self) -> bool:
-        """Return whether a key may be hidden from a query."""
+    def has_mask_or_bias(self) -> bool:
+        """Return whether keys may be masked."""
         return self.mask is not None or self.bias is not None
 
     @property
-    def is_plain(self) -> bool:
-        """Return whether scores are products alone, of all keys that are seen, without `lse`."""
-        is_bare = self.bias is self.softcap is self.sinks is None
-        return is_bare and not (self.is_masked or self.with_lse)
+    def is_unmodified_product(self) -> bool:
+        """Return whether scores are unmasked products, without other terms and without `lse`."""
+        has_no_terms = self.bias is self.softcap is self.sinks is None
+        return has_no_terms and not (self.is_masked or self.with_lse)
 
     @property
-    def knows_visible_keys(self) -> bool:
-        """Return whether the mask says which keys the queries see."""
-        # PyTorch would compile for each length anew, whose blocks differ.
+    def has_visible_ranges(self) -> bool:
+        """Return whether the mask has ranges of visible keys."""
+        # PyTorch would recompile for each length, since the blocks depend on the length.
         return isinstance(self.mask, Mask) and not self.backend.is_compiling
 
-    def visible_keys(self, queries: Ranges) -> VisibleKeys:
-        """Return which keys some queries see."""
-        if not self.knows_visible_keys:
+    def visible_keys_of(self, queries: Ranges) -> VisibleKeys:
+        """Return the keys that some queries attend to."""
+        if not self.has_visible_ranges:
             return VisibleKeys(((0, self.layout.keys.size),), ())
         return self.positions.visible_keys(self.mask, queries)
 
     def global_queries(self) -> Ranges:
-        """Return queries that see many more keys than their neighbours."""
-        return self.positions.global_queries(self.mask) if self.knows_visible_keys else ()
+        """Return queries that attend to many more keys than their neighbours."""
+        return self.positions.global_queries(self.mask) if self.has_visible_ranges else ()
 
     def with_sinks(self, sinks: Array) -> "ScoreSpec":
-        """Return the same scores with the logits (heads,) of a key without value, or None."""
+        """Return the specification with the logits (heads,) of a key without value, or None."""
         if sinks is not None:
             with self.backend.compute_context(sinks):
                 sinks = self.backend.astype(sinks, self.backend.dtype)[None, None, :]
@@ -77,74 +77,74 @@ class ScoreSpec(NamedTuple):
         return self if sinks is self.sinks else self._replace(sinks=sinks)
 
     def with_arrays(self) -> "ScoreSpec":
-        """Return the same scores, with arrays for the mask and the bias of all that is seen."""
-        pairs = self.layout.queries, self.visible
-        mask = self.mask_between(*pairs) if self.is_masked else self.mask
-        counted = ImplicitPositions(0, self.layout.keys.size)
-        return self._replace(mask=mask, bias=self.bias_between(*pairs), positions=counted)
+        """Return the specification with the mask and the bias of all visible keys as arrays."""
+        queries, keys = self.layout.queries, self.visible_keys
+        mask = self.mask_block(queries, keys) if self.is_masked else self.mask
+        positions = ImplicitPositions(0, self.layout.keys.size)
+        return self._replace(mask=mask, bias=self.bias_block(queries, keys), positions=positions)
 
-    def mask_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
+    def mask_block(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the mask, (..., query, key), or None."""
         if self.mask is None:
             return None
-        mask = self._between("mask", self.mask, queries, keys)
-        if not self.positions.may_be_empty:
+        mask = self._block("mask", self.mask, queries, keys)
+        if not self.positions.may_have_empty_slots:
             return mask
-        _, k = self.positions.points(queries, keys, self.backend)
+        _, k = self.positions.position_blocks(queries, keys, self.backend)
         return mask | self.layout.align_mask_or_bias("mask", k.values < 0, self.backend)
 
-    def bias_between(self, queries: IndexRanges, keys: IndexRanges) -> Array:
+    def bias_block(self, queries: IndexRanges, keys: IndexRanges) -> Array:
         """Return the bias, (..., query, key), or None."""
-        return None if self.bias is None else self._between("bias", self.bias, queries, keys)
+        return None if self.bias is None else self._block("bias", self.bias, queries, keys)
 
-    def _between(
-        self, name: str, rule: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
+    def _block(
+        self, name: str, mask_or_bias: Mask | Bias | Array, queries: IndexRanges, keys: IndexRanges
     ) -> Array:
         backend, layout = self.backend, self.layout
-        if isinstance(rule, Mask):
-            array = rule._between(queries, keys, self.positions, backend)
+        if isinstance(mask_or_bias, Mask):
+            array = mask_or_bias._block(queries, keys, self.positions, backend)
             return layout.align_mask_or_bias(name, array, backend)
-        if isinstance(rule, Bias):
-            array = self.positions.bias_between(rule, queries, keys, backend)
+        if isinstance(mask_or_bias, Bias):
+            array = self.positions.bias_block(mask_or_bias, queries, keys, backend)
             return layout.align_mask_or_bias(name, array, backend)
-        if callable(rule):
-            q_idx, k_idx = queries.positions(backend)[:, None], keys.positions(backend)[None, :]
+        if callable(mask_or_bias):
+            q_idx, k_idx = queries.indices(backend)[:, None], keys.indices(backend)[None, :]
             with backend.without_chunk_warnings():
-                name, array = call_score_function(name, rule, q_idx, k_idx)
+                name, array = call_score_function(name, mask_or_bias, q_idx, k_idx)
             return layout.align(name, array, q_idx.shape[0], k_idx.shape[1], backend)
-        return keys.take(queries.take(rule, -2, backend), -1, backend)
+        return keys.take(queries.take(mask_or_bias, -2, backend), -1, backend)
 
     @property
     def has_lists(self) -> bool:
-        """Return whether each query sees at most the keys of a list, whose number is known."""
+        """Return whether each query attends only to keys of a list, and lengths are known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
         return checks.is_static(self.layout.queries.size) and checks.is_static(
             self.layout.keys.size
         )
 
-    def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
-        """Return the mask with what a bias of minus infinity hides, and the bias to add."""
+    def mask_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
+        """Return the mask, also True where the bias is minus infinity, and the bias."""
         if bias is None:
             return mask, None
         bias = self.bias_to_add(bias)
-        hidden = bias == -float("inf")
-        return hidden if mask is None else mask | hidden, bias
+        bias_mask = bias == -float("inf")
+        return bias_mask if mask is None else mask | bias_mask, bias
 
     def bias_to_add(self, bias: Array) -> Array:
-        """Return a bias in the dtype of the scores; what is finite stays so."""
+        """Return a bias in the dtype of the scores; finite numbers stay finite."""
         xp, dtype = self.backend.xp, self.backend.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
-            # Its large numbers neither hide a key nor outweigh all others.
+            # A large bias neither masks a key nor gives other keys a weight of 0.
             largest = xp.finfo(dtype).max
             too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return self.backend.astype(bias, dtype)
 
-    def from_products(
+    def scores_from_products(
         self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
     ) -> Array:
-        """Return the scores from the products, which it may overwrite.
+        """Return the scores from the products, which may be overwritten.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """
@@ -170,48 +170,75 @@ def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Array:
 
 
 def without_nonfinite(key: Array, value: Array, backend: Backend) -> tuple[Array, Array, Array]:
-    """Return keys and values with 0 for what is not finite, and which had such, None if none.
+    """Return keys and values with 0 for non-finite numbers, and a mask of such keys or None.
 
-    0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
+    0 * NaN is NaN: a masked key or value that is not finite would affect a product.
     """
     xp = backend.xp
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
-    if not backend.has_cuda_kernels and backend.concrete_bool(
-        xp.all(finite)
-    ):  # CuPy's are not waited for
+    # On CuPy, reading the value would synchronize.
+    if not backend.has_cuda_kernels and backend.concrete_bool(xp.all(finite)):
         return key, value, None
     key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
     return key, value, ~finite[..., None, :]
 
 
-def prepare_scores(q: Array, k: Array, v: Array, call: AttentionArguments) -> ScoreSpec:
-    """Check the arrays, `v` perhaps None, and all that makes their scores; return the scores."""
+def prepare_scores(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> ScoreSpec:
+    """Check the arguments and return the specification of the scores. `v` may be None."""
     arrays = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
-    backend = get_backend(**arrays, **call.arrays())
-    q_axes = call.feature_and_seq_axis(q)
+    backend = get_backend(**arrays, **arguments.arrays())
+
+    # Check the arrays and the options.
+    q_axes = arguments.feature_and_seq_axis(q)
     check_axis_counts(arrays)
-    scale, softcap, block_size = call.check(q, k, backend)
-    layout = layout_of(q, k, v, q_axes, backend, is_grouped=call.enable_gqa)
+    scale, softcap, block_size = arguments.check(q, k, backend)
+    layout = layout_of(q, k, v, q_axes, backend, is_grouped=arguments.enable_gqa)
     q_len, k_len = layout.queries.size, layout.keys.size
-    if call.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
+    if arguments.needs_lengths and not (checks.is_static(q_len) and checks.is_static(k_len)):
         axes.length(q, layout.seq, "q")
         axes.length(k, layout.seq, "k")
-    explicit = call.explicit_positions(q, k, layout, backend)
-    counts = call.counts(1 if explicit is None else explicit.batch)
-    if counts or (layout.key_heads is not None and layout.split is None):
-        layout = layout.with_counts(counts, call.sequences)
-    bias, (mask, positions) = call.bias, call.mask_and_positions(explicit, layout, backend)
+    scale = layout.default_scale if scale is None else scale
+
+    # Check the positions, and split an axis of heads * batch.
+    explicit = arguments.explicit_positions(q, k, layout, backend)
+    sizes = arguments.batch_and_head_sizes(explicit)
+    if sizes or (layout.key_heads is not None and layout.split is None):
+        layout = layout.split_merged_axis(sizes, arguments.sequences)
+    has_batch = any(name in sizes for name in ("mask", "positions", "key_positions"))
+    if backend.is_chunked and (layout.split is not None or has_batch):
+        for name, array in arrays.items():  # chunks of the batch are aligned
+            for axis in range(array.ndim):
+                axes.length(array, axis, name)
+
+    # Align arrays with the scores.
+    mask, positions = arguments.mask_and_positions(explicit, layout, backend)
+    bias = arguments.bias
     if not (mask is None or callable(mask)):
         mask = layout.align("mask", mask, q_len, k_len, backend)
     if not (bias is None or callable(bias)):
         bias = layout.align("bias", bias, q_len, k_len, backend)
-    scale = layout.default_scale if scale is None else scale
-    visible, is_masked = layout.keys, mask is not None
+
+    # Find the keys that a query attends to.
+    visible_keys, is_masked = layout.keys, mask is not None
     if isinstance(mask, Mask) and not backend.is_compiling:
         any_query, every_query = positions.visible_keys(mask, ((0, q_len),))
-        visible = visible if any_query == visible.ranges else index_ranges(*any_query)
+        if any_query != visible_keys.ranges:
+            visible_keys = index_ranges(*any_query)
         is_masked = any_query != every_query
-    options = positions, call.return_lse, block_size, visible, is_masked
-    spec = ScoreSpec(backend, layout, mask, bias, scale, softcap, None, *options)
-    return spec if call.sinks is None else spec.with_sinks(call.sinks)
+
+    spec = ScoreSpec(
+        backend=backend,
+        layout=layout,
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sinks=None,
+        positions=positions,
+        with_lse=arguments.return_lse,
+        block_size=block_size,
+        visible_keys=visible_keys,
+        is_masked=is_masked,
+    )
+    return spec if arguments.sinks is None else spec.with_sinks(arguments.sinks)

@@ -10,6 +10,9 @@ from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, 
 # The way on, in errors of arrays of too many tokens.
 NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask, too."
 
+# A slot beyond those of any buffer.
+_OUT_OF_BOUNDS = 2**31 - 1
+
 
 class Slots(NamedTuple):
     """The slots of a cache, which hold all tokens, or as a ring the first and the newest ones.
@@ -152,6 +155,26 @@ class NewTokens(NamedTuple):
             return [(0, self.positions.shape[1])]
         edges = np.flatnonzero(np.diff(self.mask[row], prepend=0, append=0)).reshape(-1, 2)
         return [(start, stop - start) for start, stop in edges.tolist()]
+
+    def targets(self) -> Array:
+        """Return the slot of each new token, (batch or 1, token).
+
+        It is out of bounds for padding and tokens that a ring overwrites; below 0 for all tokens
+        of a sequence if a trace, which does not know it, has more tokens than slots.
+        """
+        xp, slots, positions = self.host.xp, self.slots, self.positions
+        targets, is_dropped = positions, positions < 0
+        if slots.is_ring:
+            is_sink = positions < slots.num_sink_tokens
+            in_ring = xp.remainder(positions - slots.num_sink_tokens, slots.ring)
+            targets = xp.where(is_sink, positions, slots.num_sink_tokens + in_ring)
+            is_dropped = ~is_sink & (positions < self.after - slots.ring)
+        if self.mask is not None:
+            is_dropped = is_dropped | (self.mask == 0)
+        targets = xp.where(is_dropped, _OUT_OF_BOUNDS, targets)
+        if self.max_length is not None or slots.is_ring:
+            return targets
+        return xp.where(self.after > slots.capacity, -_OUT_OF_BOUNDS, targets)
 
     def source(self) -> Array:
         """Return from where slots get their keys, (batch or 1, slot).

@@ -54,11 +54,11 @@ class BufferAxes(NamedTuple):
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
         if isinstance(source, np.ndarray):
             before = (slice(None),) * self.batch
-            on = {"dtype": self.backend.integer, "device": self.backend.device}
+            on = {"dtype": self.backend.int_dtype, "device": self.backend.device}
             taken = []
             for row, slots in enumerate(source):
-                own = array[(*before, slice(row, None, rows))]
-                taken.append(xp.take(own, xp.asarray(slots, **on), axis=self.seq))
+                row_array = array[(*before, slice(row, None, rows))]
+                taken.append(xp.take(row_array, xp.asarray(slots, **on), axis=self.seq))
             if rows == 1:
                 return taken[0]
             return self.backend.reshape(xp.stack(taken, axis=self.batch + 1), shape)
@@ -69,6 +69,43 @@ class BufferAxes(NamedTuple):
         if not (may_lack and dtypes.is_real_floating(array.dtype, xp)):
             return taken
         return namespace.select(index >= 0, taken, float("nan"), xp)
+
+    def put(self, array: Array, new: Array, targets: Array, capacity: int | None) -> Array:
+        """Return an array with new tokens in the slots `targets`, (batch or 1, token).
+
+        A slot below 0, which a trace may have, gives NaN in all slots of the sequence, up to
+        `capacity`; None if there is no such slot.
+        """
+        backend, shape, rows = self.backend, array.shape, targets.shape[0]
+        xp = backend.xp
+        slots = xp.asarray(targets, dtype=backend.int_dtype, device=backend.device)
+        index: list[Any] = [slice(None)] * self.ndim
+        if rows == 1:
+            index[self.seq] = slots[0, :]
+            stored = backend.put(array, tuple(index), new)
+        else:
+            slots = xp.tile(slots, (shape[self.batch] // rows, 1))
+            index[self.batch] = xp.arange(shape[self.batch], dtype=backend.int_dtype)[:, None]
+            index[self.seq] = slots
+            others = [axis for axis in range(self.ndim) if axis not in (self.batch, self.seq)]
+            order = [self.batch, self.seq, *others]
+            if abs(self.batch - self.seq) == 1:  # the axes of the indices stay where they are
+                start = min(self.batch, self.seq)
+                order = [*others[:start], self.batch, self.seq, *others[start:]]
+            stored = backend.put(array, tuple(index), xp.permute_dims(new, tuple(order)))
+        if capacity is None or not dtypes.is_real_floating(array.dtype, xp):
+            return stored
+        in_cache = xp.arange(shape[self.seq], dtype=backend.int_dtype) < capacity
+        is_lost = (slots[:, :1] < 0) & in_cache[None, :]
+        is_lost = axes.expand_to_axes(is_lost, (self.batch, self.seq), self.ndim, xp)
+
+        def with_nan(stored: Array) -> Array:
+            return namespace.select(~is_lost, stored, float("nan"), xp)
+
+        loops = backend.loops()
+        if loops is None:
+            return with_nan(stored)
+        return loops.cond(xp.any(slots[:, :1] < 0), with_nan, lambda stored: stored, stored)
 
 
 class WritePlan(NamedTuple):
@@ -119,9 +156,9 @@ class Transition(NamedTuple):
     lengths: HostArray  # numbers of tokens with the new ones
 
     @classmethod
-    def of(cls, needed: Branch, lengths: Array, oldest: Array, *others: Any) -> "Transition":
+    def of(cls, needed: Branch, lengths: Array, oldest: Array, *arguments: Any) -> "Transition":
         """Return what a step does after some tokens of a branch."""
-        return cls(BufferState(needed, np.asarray(lengths), np.asarray(oldest)), *others)
+        return cls(BufferState(needed, np.asarray(lengths), np.asarray(oldest)), *arguments)
 
     def apply(self, held: BufferState, *, is_copied: bool) -> BufferState:
         """Check that a buffer holds what is needed, and return its state after the step.
@@ -153,8 +190,8 @@ class Transition(NamedTuple):
             elif count is None:
                 is_held = is_copied or not before.any() or not (branch is not COPY or length.any())
             else:  # a copy may be rewound
-                least = self.needed.oldest if branch is COPY else None
-                lost = self.slots.overwritten(oldest, before, least)
+                first_needed = self.needed.oldest if branch is COPY else None
+                lost = self.slots.overwritten(oldest, before, first_needed)
                 may_lack = branch is COPY and held.branch is needed
                 is_held = not lost and (may_lack or bool(np.all(before <= count)))
             oldest = np.minimum(oldest, before)
@@ -177,16 +214,16 @@ def verify(
     """
     if change is None or backend.is_compiling:
         return None
-    owner, record = _records.get(id(buffer), _NO_RECORD)
-    found = record if owner() is buffer else _record_of(buffer, backend)
-    if found is None:
+    owner, known_record = _records.get(id(buffer), _NO_RECORD)
+    record = known_record if owner() is buffer else _record_of(buffer, backend)
+    if record is None:
         return None
-    before = found[0] or change.needed
+    before = record[0] or change.needed
     if last.get("before") is not before:
         after = change.apply(before, is_copied=not backend.is_mutable)
         last |= {"before": before, "after": after}
     is_stored = backend.is_mutable and change.lengths is not change.needed.lengths
-    found[0] = last["after"] if is_stored else before
+    record[0] = last["after"] if is_stored else before
     return last["after"]  # type: ignore[no-any-return]
 
 
@@ -206,11 +243,11 @@ def _record_of(buffer: Array, backend: Backend) -> Record | None:
         return None
     owner, record = _records.get((address,), _NO_RECORD)
     record = [None] if owner() is None else record
-    _keep(id(buffer), buffer, record)
+    _register(id(buffer), buffer, record)
     if address:
-        _keep((address,), backend.owner(buffer), record)
+        _register((address,), backend.owner(buffer), record)
     return record
 
 
-def _keep(key: object, owner: object, record: Record) -> None:
+def _register(key: object, owner: object, record: Record) -> None:
     _records[key] = ref(owner, lambda _: _records.pop(key, None)), record

@@ -40,7 +40,7 @@ def alibi_slopes(
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If `num_heads` is not positive.
 
@@ -130,7 +130,7 @@ class ALiBiBias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If `num_heads` is not positive, or not the number of slopes; if both are None.
 

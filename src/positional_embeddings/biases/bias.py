@@ -21,7 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.masks.spans import IndexRanges, position_array, resolve_positions
+from positional_embeddings.masks.index_ranges import IndexRanges, position_array, resolve_positions
 
 
 def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> ArrayT:
@@ -38,7 +38,7 @@ def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> A
     -------
     array, shape (query, key) or (query, key, batch)
         Key minus query. The dtype is the default integer dtype of the library for integers,
-        including unsigned integers, and float32 for half precision.
+        including unsigned integers, and float32 for float16 and bfloat16.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _checked_positions(
 ) -> tuple[Array, Array]:
     """Check positions of queries and keys; return both in one dtype.
 
-    The dtype is signed for integers, and float32 for half precision.
+    The dtype is signed for integers, and float32 for float16 and bfloat16.
     """
     xp, positions = backend.xp, {"query_positions": query, "key_positions": key}
     real_dtypes = []
@@ -102,7 +102,7 @@ def real_relative_positions(query: Array | None, key: Array, backend: Backend) -
     return backend.astype(subtract_positions(query, key, backend), backend.dtype)
 
 
-def can_alias(backend: Backend) -> bool:
+def supports_strided_views(backend: Backend) -> bool:
     """Return whether elements of an array may share memory."""
     return backend.has_host_arrays and not backend.is_compiling
 
@@ -161,7 +161,7 @@ class Bias(ArrayDataclass):
             None, `k_len` equals `q_len`, and the last query is at the last key.
         query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
             Positions instead of lengths. If `key_positions` is None, it equals `query_positions`.
-            `T5Bias` and `RelativePE` require integers. For half precision, see
+            `T5Bias` and `RelativePE` require integers. For float16 and bfloat16, see
             `relative_positions`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype (its default if None) and device of the
@@ -176,10 +176,10 @@ class Bias(ArrayDataclass):
         Raises
         ------
         TypeError
-            If an argument is of the wrong kind.
+            If an argument is of the wrong type.
         ValueError
-            If a number is not positive, shapes do not match, positions are too large for half
-            precision, or both lengths and positions are passed.
+            If a number is not positive, shapes do not match, positions are too large for float16 or
+            bfloat16, or both lengths and positions are passed.
         """
         arrays = self._arrays()
         if arrays:
@@ -187,11 +187,11 @@ class Bias(ArrayDataclass):
             checks.omitted("for a bias with its own arrays", wrong_type, **options)
         positions = q_len, k_len, offset, query_positions, key_positions
         backend, queries, keys = resolve_positions(*positions, xp=xp, device=device, **arrays)
-        default = next(iter(arrays.values())).dtype if arrays else backend.default_float
+        default = next(iter(arrays.values())).dtype if arrays else backend.default_float_dtype
         dtype = checks.float_dtype(dtype, default, backend)
         if query_positions is None:
-            bias = self._between(queries, keys, backend, dtype, order="C")
-            return np.ascontiguousarray(bias) if can_alias(backend) else bias
+            bias = self._block(queries, keys, backend, dtype, order="C")
+            return np.ascontiguousarray(bias) if supports_strided_views(backend) else bias
         query, key = _checked_positions(queries, keys, backend, are_integers=self._takes_integers)
         bias = self._at_positions(query, key, backend, dtype)
         return backend.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
@@ -220,12 +220,12 @@ class Bias(ArrayDataclass):
         return heads
 
     def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, backend: Backend) -> Array:
-        """Return the bias between positions in a dtype; compute half precision in float32."""
+        """Return the bias between positions in a dtype; float16 is computed in float32."""
         with backend.compute_context(key):
             bias = self._formula(query, key, backend.with_dtype(dtype))
             return backend.astype(bias, dtype)
 
-    def _between(
+    def _block(
         self,
         queries: IndexRanges,
         keys: IndexRanges,
@@ -239,9 +239,10 @@ class Bias(ArrayDataclass):
         """
         q_ranges, k_ranges = queries.ranges or (), keys.ranges or ()
         are_consecutive, is_single = len(q_ranges) == len(k_ranges) == 1, queries.size == 1
-        is_toeplitz = self._is_relative and are_consecutive and (is_single or can_alias(backend))
+        is_toeplitz = self._is_relative and are_consecutive
+        is_toeplitz = is_toeplitz and (is_single or supports_strided_views(backend))
         if backend.is_chunked or not is_toeplitz:
-            query, key = (ranges.positions(backend, self._heads()) for ranges in (queries, keys))
+            query, key = (ranges.indices(backend, self._heads()) for ranges in (queries, keys))
             return self._at_positions(query, key, backend, dtype)
         dtype = self._compute_dtype(backend) if dtype is None else dtype
         backend = backend.with_dtype(dtype)
@@ -249,7 +250,9 @@ class Bias(ArrayDataclass):
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
         is_exact = max(-start, stop) * float(backend.xp.finfo(backend.dtype).eps) < 1
-        position_dtype = backend.dtype if is_exact and not self._takes_integers else backend.integer
+        position_dtype = (
+            backend.dtype if is_exact and not self._takes_integers else backend.int_dtype
+        )
         relative = backend.xp.arange(start, stop, dtype=position_dtype, device=backend.device)
         bias = self._in_dtype(dtype, None, relative, backend)
         if is_single:
@@ -279,7 +282,7 @@ class Bias(ArrayDataclass):
         return xp.permute_dims(bias, (1, 0, 2, 3))
 
     def _compute_dtype(self, backend: Backend) -> Dtype:
-        """Return the dtype of the first array, or float32 for half precision, to avoid overflow."""
+        """Return the dtype of the first array, float32 instead of float16 and bfloat16."""
         arrays = self._arrays().values()
         return next((dtypes.compute_dtype(a.dtype, backend.xp) for a in arrays), backend.dtype)
 

@@ -41,7 +41,7 @@ class FIREBias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If the shapes of the arrays do not match, or a number is not positive.
 

@@ -29,7 +29,7 @@ class KERPLEBias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If the arrays do not have one axis of the same length.
 

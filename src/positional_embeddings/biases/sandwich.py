@@ -31,7 +31,7 @@ class SandwichBias(Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a number is not positive, or `dim` is odd.
 
@@ -54,7 +54,7 @@ class SandwichBias(Bias):
     _is_relative = False
 
     def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
-        xp, dtype = backend.xp, backend.widest
+        xp, dtype = backend.xp, backend.widest_float_dtype
         encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=dtype)
         # (seq, dim), or (batch, seq, dim)
         q, k = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in map(encode, (query, key)))

@@ -37,7 +37,7 @@ class RelativePE(Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a size is not positive, or the table has the wrong shape.
 

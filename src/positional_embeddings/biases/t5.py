@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import constant_array
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
@@ -60,7 +60,7 @@ def relative_position_bucket(
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If `num_buckets` or `max_distance` is too small or too large.
 
@@ -80,10 +80,11 @@ def relative_position_bucket(
     checks.signed_integers("relative_position", relative_position, backend.xp)
     options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
-    if bias.can_alias(backend) and pairs.ndim == 2 and pairs.size >= _MIN_COMPARED_PAIRS:
+    is_comparable = pairs.ndim == 2 and bias.supports_strided_views(backend)
+    if is_comparable and pairs.size >= _MIN_COMPARED_PAIRS:
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
         expected = bias.toeplitz(relative, *pairs.shape)
-        rows = cuts(pairs.shape[0], _COMPARED_ROWS)
+        rows = block_slices(pairs.shape[0], _COMPARED_ROWS)
         # The comparison with a copy, which is contiguous, takes less time.
         if all(np.array_equal(pairs[part, :], expected[part].copy()) for part in rows):
             buckets = _look_up(None, relative, options, backend)
@@ -111,15 +112,15 @@ def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> 
 def _look_up(table: Array | None, relative: Array, options: _Buckets, backend: Backend) -> Array:
     """Return the entries of a table at the buckets of relative positions; buckets if None."""
     xp = backend.xp
-    limits = bucket_limits(*options, int(xp.iinfo(backend.integer).max))
+    limits = bucket_limits(*options, int(xp.iinfo(backend.int_dtype).max))
     last = limits.last_distance
-    relative = backend.astype(relative, backend.integer)
+    relative = backend.astype(relative, backend.int_dtype)
     if prod(relative.shape) > 2 * last + 1 and not backend.is_chunked:
         # Look up each distance up to the last bucket once, then take entries by distance.
-        distances = xp.arange(-last, last + 1, dtype=backend.integer, device=backend.device)
+        distances = xp.arange(-last, last + 1, dtype=backend.int_dtype, device=backend.device)
         index = backend.clip(relative, -last, last) + last
         return backend.take_entries(_look_up(table, distances, options, backend), index, 0)
-    starts = constant_array(list, limits.starts, dtype=backend.integer, backend=backend)
+    starts = constant_array(list, limits.starts, dtype=backend.int_dtype, backend=backend)
     from_query = backend.searchsorted(starts, relative, side="right") - limits.count_before
     buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
     return buckets if table is None else backend.take_entries(table, buckets, 0)
@@ -195,7 +196,7 @@ class T5Bias(bias.Bias):
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a size is too small or `num_buckets` too large, or the table has the wrong shape.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from positional_embeddings.angles.pairs import split_pairs
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.encodings.features import angle_sum
 
@@ -15,7 +15,7 @@ _BLOCK_ELEMENTS = 2**22
 # that cannot decrease the similarity.
 _STEPS, _MAX_STEP_RATIO = 8, 4
 # Refinements of each of several points, with the encodings of all other points subtracted.
-_ROUNDS = 8
+_NUM_REFINEMENTS = 8
 
 
 class Grid(NamedTuple):
@@ -47,7 +47,7 @@ def decode_points(encodings: Array, grid: Grid, count: int, backend: Backend) ->
     xp = backend.xp
     grid = Grid(*(xp.asarray(x, dtype=backend.dtype, device=backend.device) for x in grid))
     length = max(1, _BLOCK_ELEMENTS // (grid.points.shape[0] * grid.points.shape[1]))
-    blocks = cuts(encodings.shape[1], length) or [slice(0, 0)]
+    blocks = block_slices(encodings.shape[1], length) or [slice(0, 0)]
     return xp.concat([_find_peaks(encodings[:, b], grid, count, backend) for b in blocks], axis=1)
 
 
@@ -58,7 +58,7 @@ def _find_peaks(encodings: Array, grid: Grid, count: int, backend: Backend) -> A
     """
     xp, peaks = backend.xp, []
     shape = grid.points.shape[1], encodings.shape[1]
-    indices = xp.arange(shape[0], dtype=backend.integer, device=backend.device)[:, None]
+    indices = xp.arange(shape[0], dtype=backend.int_dtype, device=backend.device)[:, None]
     is_taken = xp.zeros(shape, dtype=xp.bool, device=backend.device)
     for _ in range(count):
         similarity = xp.where(is_taken, -inf, grid.encodings.T @ encodings)
@@ -68,19 +68,21 @@ def _find_peaks(encodings: Array, grid: Grid, count: int, backend: Backend) -> A
         point, encoding = (xp.take(x, best, axis=1) for x in (grid.points, grid.encodings))
         distance = xp.abs(grid.points[:, :, None] - point[:, None, :])
         is_taken = is_taken | xp.all(distance <= grid.half_cycle[:, :, None], axis=0)
-        peaks.append(_climb(encodings, point, encoding, grid, backend))
+        peaks.append(_refine_peak(encodings, point, encoding, grid, backend))
         encodings = encodings - peaks[-1].strength * peaks[-1].encoding
-    for i in range(_ROUNDS * count if count > 1 else 0):
+    for i in range(_NUM_REFINEMENTS * count if count > 1 else 0):
         peak = peaks[i % count]
         encodings = encodings + peak.strength * peak.encoding
-        peaks[i % count] = peak = _climb(encodings, peak.point, peak.encoding, grid, backend)
+        peaks[i % count] = peak = _refine_peak(encodings, peak.point, peak.encoding, grid, backend)
         encodings = encodings - peak.strength * peak.encoding
     # Without similarity, a point is NaN.
     points = [xp.where(peak.strength > 0, peak.point, nan) for peak in peaks]
     return xp.concat([*points, *(peak.strength[None, :] for peak in peaks)], axis=0)
 
 
-def _climb(encodings: Array, point: Array, encoding: Array, grid: Grid, backend: Backend) -> Peak:
+def _refine_peak(
+    encodings: Array, point: Array, encoding: Array, grid: Grid, backend: Backend
+) -> Peak:
     """Refine points by Newton steps towards the maximum of the similarity.
 
     The inverse curvature of the kernel at 0 gives the direction of a step, and the curvature of the

@@ -13,12 +13,12 @@ from positional_embeddings.angles.cos_sin import (
     fill_cos_sin_of_sum,
 )
 from positional_embeddings.angles.cupy_kernel import cos_sin_of_sum_by_kernel
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
+from positional_embeddings.angles.frequencies import DIGITS, DecimalFrequencies, in_cycles
 from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import (
@@ -103,14 +103,14 @@ class Sinusoids(NamedTuple):
     """Sines and cosines of frequencies times points, and their arrangement as features."""
 
     # A tuple if points have an axis of coordinates.
-    frequencies: Frequencies | tuple[Frequencies, ...]
+    frequencies: DecimalFrequencies | tuple[DecimalFrequencies, ...]
     arrangement: str = "interleaved"
     amplitude: float | tuple[float, ...] = 1.0  # of all waves, or of each
     cos_first: bool = False
-    phases: Frequencies = ""  # in cycles, none if empty
+    phases: DecimalFrequencies = ""  # in cycles, none if empty
     is_random: bool = False  # random phases are rarely multiples of a quadrant
 
-    def coordinate_frequencies(self) -> tuple[Frequencies, ...]:
+    def coordinate_frequencies(self) -> tuple[DecimalFrequencies, ...]:
         """Return the frequencies of each coordinate; phases are the last, for a coordinate of 1."""
         frequencies = self.frequencies
         frequencies = (frequencies,) if isinstance(frequencies, str) else frequencies
@@ -143,7 +143,7 @@ class Sinusoids(NamedTuple):
             cos, sin = cos_and_sin[0, ...], cos_and_sin[1, ...]
         elif backend.computes_in_blocks and len(frequencies) <= MAX_COORDINATES:
             features = np.empty((2 * pairs, prod(shape)), dtype=dtype)
-            sin, cos = self.ordered(*split_pairs(features, 0, layout, pairs))
+            sin, cos = self.order_sin_cos(*split_pairs(features, 0, layout, pairs))
             flat = np.reshape(points, (len(points), prod(shape)))
             factor = as_column(self.amplitude, 1, backend)
             by_quadrant = not self.is_random
@@ -152,11 +152,11 @@ class Sinusoids(NamedTuple):
         else:
             coordinates = [points[i, ...] for i in range(len(frequencies))]
             cos, sin = cos_sin_of_sum(coordinates, frequencies, compute_dtype, backend, factor)
-        features = join_pairs(*self.ordered(sin + 0.0, cos + 0.0), 0, layout, xp)
+        features = join_pairs(*self.order_sin_cos(sin + 0.0, cos + 0.0), 0, layout, xp)
         return backend.astype(features, dtype)
 
     def _encode_line(
-        self, points: Array, frequencies: Frequencies, dtype: Dtype, backend: Backend
+        self, points: Array, frequencies: DecimalFrequencies, dtype: Dtype, backend: Backend
     ) -> Array:
         """Return the features of points of one coordinate, without phases.
 
@@ -168,18 +168,18 @@ class Sinusoids(NamedTuple):
         def sin_cos(x: Array) -> SinCos:
             factor = as_column(self.amplitude, x.ndim, backend)
             cos, sin = cos_sin(x, frequencies, compute_dtype, backend, factor)
-            return self.ordered(sin + 0.0, cos + 0.0)  # no negative zeros
+            return self.order_sin_cos(sin + 0.0, cos + 0.0)  # no negative zeros
 
         if not backend.computes_in_blocks or backend.is_compiling:  # PyTorch would unroll the loop
             return backend.astype(join_pairs(*sin_cos(points), 0, layout, xp), dtype)
         features = np.empty((2 * pairs, points.size), dtype=dtype)
         sines, cosines = split_pairs(features, 0, layout, pairs)
         flat = np.reshape(points, (points.size,))
-        for block in cuts(points.size, max(1, _BLOCK_ELEMENTS // (2 * pairs))):
+        for block in block_slices(points.size, max(1, _BLOCK_ELEMENTS // (2 * pairs))):
             sines[:, block], cosines[:, block] = sin_cos(flat[block])
         return np.reshape(features, (2 * pairs, *points.shape))
 
-    def ordered(self, sin: Array, cos: Array) -> SinCos:
+    def order_sin_cos(self, sin: Array, cos: Array) -> SinCos:
         """Return sines and cosines in the order of the features."""
         return (cos, sin) if self.cos_first else (sin, cos)
 
@@ -197,7 +197,7 @@ def as_column(values: float | tuple[float, ...], ndim: int, backend: Backend) ->
     """Return the numbers of waves as an array with `ndim` further axes, or a float unchanged."""
     if isinstance(values, float):
         return values
-    array = constant_array(list, values, dtype=backend.widest, backend=backend)
+    array = constant_array(list, values, dtype=backend.widest_float_dtype, backend=backend)
     return array[(..., *(None,) * ndim)]
 
 

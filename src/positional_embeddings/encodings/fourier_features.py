@@ -6,13 +6,13 @@ from functools import partial
 from math import pi, prod, sqrt
 from typing import Annotated, Any, TypeAlias
 
-from positional_embeddings.angles.cos_sin import HOST
+from positional_embeddings.angles.cos_sin import HOST_BACKEND
 from positional_embeddings.angles.frequencies import from_radians, geometric_frequencies, in_radians
 from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import read_only
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
@@ -552,10 +552,10 @@ class FourierFeatures(checks.CheckedDataclass):
             # Integers beyond 2**53 are exact only in an integer dtype.
             max_distance = max(map(abs, numbers))
             are_far = all(isinstance(x, int) for x in numbers) and max_distance > 2**53
-            bits = backend.xp.iinfo(backend.integer).bits - 1 if are_far else 63
+            bits = backend.xp.iinfo(backend.int_dtype).bits - 1 if are_far else 63
             if max_distance >= 2**bits:
                 raise wrong_value("by", f"be within 2**{bits} of 0", format_value(by))
-            dtype = backend.integer if are_far else backend.widest
+            dtype = backend.int_dtype if are_far else backend.widest_float_dtype
             numbers = numbers[0] if namespace.is_real_number(by) else numbers
             by = backend.xp.asarray(numbers, dtype=dtype, device=backend.device)
         backend = get_backend(encoding=encoding, by=by)
@@ -586,12 +586,14 @@ class FourierFeatures(checks.CheckedDataclass):
         """Return the sines and cosines, (wave, *S), of an encoding, in the compute dtype."""
         upcast, sinusoids = backend.astype(encoding, backend.dtype), self._sinusoids
         layout, count = LAYOUTS[self.arrangement], len(self.frequencies)
-        return sinusoids.ordered(*split_pairs(upcast, 0, layout, count))
+        return sinusoids.order_sin_cos(*split_pairs(upcast, 0, layout, count))
 
     def _rotate(self, encoding: Array, rotation: SinCos, backend: Backend) -> Array:
         """Rotate the waves of an encoding by the angles of sines and cosines."""
         with backend.compute_context(encoding):
-            pair = self._sinusoids.ordered(*angle_sum(self._pair(encoding, backend), rotation))
+            pair = self._sinusoids.order_sin_cos(
+                *angle_sum(self._pair(encoding, backend), rotation)
+            )
             joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], backend.xp)
             return backend.astype(joined, encoding.dtype)
 
@@ -612,8 +614,11 @@ class FourierFeatures(checks.CheckedDataclass):
         axes, size = self.frequencies.ndim - 1, 2 * len(self.frequencies)
         shape = difference.shape[axes:]
         flat = backend.xp.reshape(difference, (*difference.shape[:axes], prod(shape)))
-        blocks = cuts(prod(shape), max(1, _BLOCK_ELEMENTS // size)) or [slice(0, 0)]
-        parts = (sinusoids.encode_chunk(flat[..., b], backend.widest, backend) for b in blocks)
+        blocks = block_slices(prod(shape), max(1, _BLOCK_ELEMENTS // size)) or [slice(0, 0)]
+        parts = (
+            sinusoids.encode_chunk(flat[..., b], backend.widest_float_dtype, backend)
+            for b in blocks
+        )
         sums = [backend.xp.sum(part[: size // 2, ...], axis=0) for part in parts]
         return backend.astype(backend.xp.reshape(backend.xp.concat(sums), (1, *shape)), dtype)
 
@@ -648,7 +653,7 @@ class FourierFeatures(checks.CheckedDataclass):
         weights = np.broadcast_to(self.weights, (len(frequencies),))
         return Grid(
             points,
-            sinusoids.encode_chunk(rows, np.float64, HOST),
+            sinusoids.encode_chunk(rows, np.float64, HOST_BACKEND),
             lower[:, None],
             upper[:, None],
             pi / fastest[:, None],
@@ -663,8 +668,10 @@ class FourierFeatures(checks.CheckedDataclass):
         """Decode encodings in one chunk to rows (row, *S): points, then strengths."""
         shape, xp = encoding.shape[1:], backend.xp
         upcast = xp.concat(list(self._pair(encoding, backend)), axis=0)
-        upcast = backend.astype(xp.reshape(upcast, (upcast.shape[0], prod(shape))), backend.widest)
-        points = decode_points(upcast, grid, count, backend.with_dtype(backend.widest))
+        upcast = backend.astype(
+            xp.reshape(upcast, (upcast.shape[0], prod(shape))), backend.widest_float_dtype
+        )
+        points = decode_points(upcast, grid, count, backend.with_dtype(backend.widest_float_dtype))
         return backend.astype(xp.reshape(points, (points.shape[0], *shape)), dtype)
 
 

@@ -194,7 +194,7 @@ def _weights(adjacency: Array, backend: Backend) -> Array:
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.lengths_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
-    weights = backend.astype(adjacency, backend.widest)
+    weights = backend.astype(adjacency, backend.widest_float_dtype)
     errors = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
     for is_wrong, actual in errors:
         if backend.concrete_bool(xp.any(is_wrong)):
@@ -206,7 +206,7 @@ def _symmetric(weights: Array, dtype: Dtype, backend: Backend) -> Array:
     """Check that weights of both directions are equal up to rounding and return their mean."""
     xp, opposite = backend.xp, backend.xp.matrix_transpose(weights)
     is_real = dtypes.is_real_floating(dtype, xp)
-    eps = float(xp.finfo(backend.dtype if is_real else backend.widest).eps)
+    eps = float(xp.finfo(backend.dtype if is_real else backend.widest_float_dtype).eps)
     tolerance = _ROUNDINGS * eps * (weights + opposite)
     if backend.concrete_bool(xp.any(xp.abs(weights - opposite) > tolerance)):
         hint = " Pass adjacency + adjacency.mT for the edges of both directions."
@@ -218,7 +218,7 @@ def _with_fixed_signs(vectors: Array, backend: Backend) -> Array:
     """Flip vectors along the last axis so that the first entry of largest magnitude is positive."""
     xp, nodes, magnitude = backend.xp, vectors.shape[-1], backend.xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
-    node = xp.arange(nodes, dtype=backend.integer, device=backend.device)
+    node = xp.arange(nodes, dtype=backend.int_dtype, device=backend.device)
     first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
     largest = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
     return xp.where(largest < 0, -vectors, vectors)

@@ -56,7 +56,7 @@ def grid_positions(
     backend = backend_for(xp, device)
     xp = backend.xp
     dtype = position_dtype(dtype, max(sizes) - 1, backend)
-    point = xp.arange(prod(sizes), dtype=backend.integer, device=device)
+    point = xp.arange(prod(sizes), dtype=backend.int_dtype, device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
@@ -67,7 +67,7 @@ def grid_positions(
 def position_dtype(dtype: Dtype | None, max_coordinate: int, backend: Backend) -> Dtype:
     """Check that a dtype represents all coordinates and return it; if None, the default integer."""
     if dtype is None:
-        return backend.integer
+        return backend.int_dtype
     xp = backend.xp
     dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
     library_dtype = xp.empty(0, dtype=dtype, device=backend.device).dtype
@@ -139,7 +139,7 @@ def grid_encoding(
         raise wrong_value("shape", f"have 1 to {_MAX_COORDINATES} coordinates", sizes)
     dim = checks.feature_count("dim", dim)
     backend = backend_for(xp, device)
-    dtype = checks.float_dtype(dtype, backend.default_float, backend)
+    dtype = checks.float_dtype(dtype, backend.default_float_dtype, backend)
     channels = 2 * -(-dim // (2 * len(sizes)))
     ranges = [backend.arange(0, n, sizes, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), backend.xp) for i, x in enumerate(ranges)]

@@ -313,7 +313,7 @@ class LearnedPE(weights.ArrayDataclass):
                 lower, remainder = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
                 upper = np.minimum(lower + 1, self.max_len - 1)
                 fraction = xp.asarray(remainder / steps, **options)
-                options["dtype"] = backend.integer
+                options["dtype"] = backend.int_dtype
                 indices = (xp.asarray(index, **options) for index in (lower, upper))
                 before, after = (xp.take(table, index, axis=1) for index in indices)
                 # Zero times infinity would be NaN.

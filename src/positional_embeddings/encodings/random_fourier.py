@@ -194,7 +194,7 @@ def _check_minimum(name: str, value: Array, min_value: float, text: str) -> floa
 
 
 def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
-    """Return `count` frequencies of each coordinate as `Frequencies`."""
+    """Return `count` frequencies of each coordinate as `DecimalFrequencies`."""
     spectrum = _Spectrum(*options)
     rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
     units = spectrum.periods or (1,) * len(rows)

@@ -21,13 +21,13 @@ from positional_embeddings.encodings.features import Arrangement
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
 
 # Converted once, as PyTorch does not compile str(Decimal).
-_FULL_TURN = str(TWO_PI)
+_TWO_PI_DIGITS = str(TWO_PI)
 
 # Positions.
 _MAX_START = 2**60
 
 
-class _Family(NamedTuple):
+class _SinusoidOptions(NamedTuple):
     """Options of a family of sinusoids."""
 
     arrangement: str = "interleaved"
@@ -141,7 +141,7 @@ def sinusoidal_encoding(
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
     options = arrangement, endpoint, cos_first, full_turns, amplitude, start
-    family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
+    family = _family(preset, dim, dict(zip(_SinusoidOptions._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, backend)
     frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
@@ -149,7 +149,7 @@ def sinusoidal_encoding(
     sinusoids = features.Sinusoids(frequencies, family.arrangement, amplitude, family.cos_first)
     if family.start:
         is_real = dtypes.is_real_floating(positions.dtype, backend.xp)
-        wide_dtype = backend.widest if is_real else backend.integer
+        wide_dtype = backend.widest_float_dtype if is_real else backend.int_dtype
         positions = backend.astype(positions, wide_dtype) + family.start
     encoding = sinusoids.encode("sinusoidal_encoding", positions, dtype, backend)
     if dim > encoding.shape[0]:  # with `endpoint`
@@ -160,15 +160,15 @@ def sinusoidal_encoding(
     return encoding if axis == 0 else backend.move_axis(encoding, 0, axis)
 
 
-def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
+def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _SinusoidOptions:
     """Return the family of a preset and the options that override it."""
-    with_endpoint = _Family("concatenated", endpoint=True)
+    with_endpoint = _SinusoidOptions("concatenated", endpoint=True)
     presets = {
-        "vaswani": _Family(),
-        "marian": _Family("concatenated"),
+        "vaswani": _SinusoidOptions(),
+        "marian": _SinusoidOptions("concatenated"),
         "tensor2tensor": with_endpoint,
         "whisper": with_endpoint,
-        "detr": _Family(start=1),
+        "detr": _SinusoidOptions(start=1),
         "mlx": with_endpoint._replace(amplitude=sqrt(2 / dim)),
     }
     if preset is not None:
@@ -185,16 +185,16 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     return family
 
 
-def _angle_scale(family: _Family, length: float | None, preset: str | None) -> str:
+def _angle_scale(family: _SinusoidOptions, length: float | None, preset: str | None) -> str:
     """Return the digits of the factor on the angles."""
     if length is None:
         if preset == "detr":
             raise wrong_value("length", "be given with the preset 'detr'", "None")
-        return _FULL_TURN if family.full_turns else "1"
+        return _TWO_PI_DIGITS if family.full_turns else "1"
     length = features.wavelength("length", length)
     if family.full_turns:
         raise wrong_value("length", "be left out with `full_turns`", length)
-    return features.cycles(_FULL_TURN, length + 1e-6 if preset == "detr" else length)
+    return features.cycles(_TWO_PI_DIGITS, length + 1e-6 if preset == "detr" else length)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class AbsolutePE(checks.CheckedDataclass):
         backend = get_backend(x=x, **namespace.drop_none(positions=positions))
         x_axes = axes.input_axes(x, backend, self, "embedding_size")
         x_axes = self._tables.with_positions(x_axes, positions, backend)
-        (encoding,) = self._tables.at(x_axes, positions, offset, backend)
+        (encoding,) = self._tables.aligned_tables(x_axes, positions, offset, backend)
         encoded = add_upcast(x, encoding, backend)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
@@ -346,7 +346,7 @@ class AbsolutePE(checks.CheckedDataclass):
         backend = get_backend(x=x, **namespace.drop_none(positions=positions))
         x_axes = axes.input_axes(x, backend, self, "embedding_size")
         x_axes = self._tables.with_positions(x_axes, positions, backend)
-        (encoding,) = self._tables.copies_at(x_axes, positions, offset, backend)
+        (encoding,) = self._tables.aligned_copies(x_axes, positions, offset, backend)
         return encoding  # type: ignore[no-any-return]
 
     @property

@@ -12,7 +12,7 @@ from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import block_lengths, cuts
+from positional_embeddings.arrays.blocks import block_lengths, block_slices
 from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
@@ -199,12 +199,14 @@ def spherical_encoding(
         raise wrong_value("longitude", requirement, shapes[1])
     input_dtypes = dict.fromkeys([latitude.dtype, longitude.dtype])
     reals = [dtype for dtype in input_dtypes if dtypes.is_real_floating(dtype, xp)]
-    default = xp.result_type(*reals) if len(reals) == 2 else [*reals, backend.default_float][0]
+    default = (
+        xp.result_type(*reals) if len(reals) == 2 else [*reals, backend.default_float_dtype][0]
+    )
     dtype = checks.float_dtype(dtype, default, backend)
     if not backend.is_chunked:
         beyond = _is_beyond_pole(latitude, unit, backend)
         if backend.concrete_bool(xp.any(beyond)):
-            outside = xp.where(beyond, backend.astype(latitude, backend.widest), 0.0)
+            outside = xp.where(beyond, backend.astype(latitude, backend.widest_float_dtype), 0.0)
             extreme = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", extreme)
@@ -273,7 +275,7 @@ def _checked_degree(degree: int) -> int:
 
 
 def _is_beyond_pole(latitude: Array, unit: str, backend: Backend) -> Array:
-    xp, widest = backend.xp, backend.widest
+    xp, widest = backend.xp, backend.widest_float_dtype
     # In radians the pole is the nearest number of the dtype, which may be beyond it.
     pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else widest
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=backend.device)
@@ -295,7 +297,9 @@ def _spherical_encoding(
     """Return the harmonics, in blocks if the library has in-place assignment."""
     xp, ndim = backend.xp, max(latitude.ndim, longitude.ndim)
     beyond = _is_beyond_pole(latitude, series.unit, backend)
-    latitude, longitude = (backend.astype(a, backend.widest) for a in (latitude, longitude))
+    latitude, longitude = (
+        backend.astype(a, backend.widest_float_dtype) for a in (latitude, longitude)
+    )
     latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
     if not backend.supports_inplace(latitude, longitude):
@@ -306,7 +310,9 @@ def _spherical_encoding(
     # In a grid, functions of the latitude are computed once for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
     lengths = block_lengths(shape, common, _BLOCK_POINTS)
-    parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
+    parts = [
+        block_slices(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)
+    ]
     for block in product(*parts):
         harmonics = _harmonics(latitude[block], longitude[block], series, backend)
         for n, values in enumerate(harmonics):
@@ -342,7 +348,9 @@ def _legendre_functions(latitude: Array, series: _Series, backend: Backend) -> I
     values = zeros + steps[0] / sqrt(4 * pi)
     yield values
     for n in range(1, series.degree + 1):
-        weights = xp.asarray(_weights(n, steps[n]), dtype=backend.widest, device=backend.device)
+        weights = xp.asarray(
+            _weights(n, steps[n]), dtype=backend.widest_float_dtype, device=backend.device
+        )
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
         # Order -1 is order 1 with the opposite sign.
         before = -values[1:2, ...] if n > 1 else zeros
@@ -369,7 +377,7 @@ def _cos_sin_of_multiples(
     angle: Array, max_multiple: int, unit: str, backend: Backend
 ) -> tuple[Array, Array]:
     """Return cosine and sine of 0 to `max_multiple` times an angle, exact at quadrants."""
-    xp, widest = backend.xp, backend.widest
+    xp, widest = backend.xp, backend.widest_float_dtype
     frequencies = _multiples(max_multiple, unit)
     if unit == "radians":
         return cos_sin(angle, frequencies, widest, backend)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.errors import plural, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.masks import ranges
+from positional_embeddings.masks.index_ranges import length_array
 from positional_embeddings.masks.mask import Mask, frozen_integers
-from positional_embeddings.masks.points import ALL_KEYS, PositionBlock, Window, hides_outside
+from positional_embeddings.masks.position_blocks import ALL_KEYS, PositionBlock, Window, window_mask
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, clip, hull
-from positional_embeddings.masks.spans import length_array
 
 # More ranges in rows of a grid become one range, from the first to the last token.
 _MAX_NEIGHBOUR_RANGES = 2**12
@@ -24,10 +24,10 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 
 
 class _WindowMask(Mask):
-    """Base of masks that hide the keys outside a window around each query."""
+    """Base of masks of the keys outside a window around each query."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return hides_outside(q, k, self._window())
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return window_mask(q, k, self._window())
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
@@ -38,12 +38,12 @@ class _WindowMask(Mask):
 
 @dataclass(frozen=True, repr=False)
 class CausalMask(_WindowMask):
-    """A query sees its own position and earlier positions.
+    """A query attends to its own position and earlier positions.
 
     Parameters
     ----------
     mask_diagonal : bool, default False
-        Also hide the position of the query.
+        Also mask the position of the query.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class CausalMask(_WindowMask):
            [0, 0, 1],
            [0, 0, 0]])
 
-    Queries 100 to 199 see no keys from 200 onwards:
+    Queries 100 to 199 attend to no keys from 200 onwards:
 
     >>> CausalMask().key_ranges(100, 200, k_len=1000)
     ((0, 200),)
@@ -75,7 +75,7 @@ class CausalMask(_WindowMask):
 
 @dataclass(frozen=True, repr=False)
 class SlidingWindowMask(_WindowMask):
-    """A query sees a window around its position.
+    """A query attends to a window around its position.
 
     Parameters
     ----------
@@ -104,7 +104,13 @@ class SlidingWindowMask(_WindowMask):
     """
 
     left: _WindowSide
-    right: _WindowSide
+    right: _WindowSide = ...  # type: ignore[assignment] # a missing one has an error with a remedy
+
+    def __post_init__(self) -> None:
+        if self.right is ...:  # type: ignore[comparison-overlap]
+            hint = f" Pass SlidingWindowMask.of({self.left!r}) for that number of keys."
+            raise wrong_type("right", "be an integer or None", "none", hint)
+        self._check_fields()
 
     @classmethod
     def of(cls, keys: int) -> "SlidingWindowMask":
@@ -139,7 +145,7 @@ class SlidingWindowMask(_WindowMask):
 
 @dataclass(frozen=True, repr=False)
 class ChunkedMask(Mask):
-    """A query sees the keys of its own chunk.
+    """A query attends to the keys of its own chunk.
 
     The keys include later positions: a decoder needs ``CausalMask() | ChunkedMask(size)``.
 
@@ -170,7 +176,9 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    _counts_positions = True
+
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, size = q.backend.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
 
@@ -181,19 +189,19 @@ class ChunkedMask(Mask):
         return VisibleKeys(any_query, any_query if first == last else ())
 
     def _probe_positions(self, position: int) -> tuple[int, ...]:
-        # With a causal mask, the last query of a chunk sees the most keys.
+        # With a causal mask, the last query of a chunk attends to the most keys.
         chunk_start = position // self.size * self.size
         return (position, chunk_start) if self.size <= position else (position,)
 
 
 @dataclass(frozen=True, repr=False)
 class DilatedMask(Mask):
-    """A query sees every `step`-th position, relative to its own.
+    """A query attends to every `step`-th position, relative to its own.
 
     Parameters
     ----------
     step : int
-        Distance between visible keys, positive; 1 hides nothing.
+        Distance between visible keys, positive; 1 masks nothing.
 
     Raises
     ------
@@ -217,13 +225,13 @@ class DilatedMask(Mask):
 
     step: _Size
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, step = q.backend.xp, min(self.step, q.largest)
         return xp.remainder(q.values, step) != xp.remainder(k.values, step)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
-        # Numbers of hidden keys at the beginning and at the end.
+        # Numbers of masked keys at the beginning and at the end.
         before = _min_remainder(start, stop, self.step)
         after = _min_remainder(k_len - stop, k_len - start, self.step)
         return VisibleKeys(clip(before, k_len - after, k_len), ())
@@ -237,10 +245,12 @@ def _min_remainder(start: int, stop: int, divisor: int) -> int:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GlobalMask(Mask):
-    """Global tokens see all keys, and all queries see global tokens; other pairs are hidden.
+    """Global tokens attend to all keys, and all queries attend to global tokens.
+
+    All other pairs are masked.
 
     Combine it by ``&`` to add global tokens to another mask, as in Longformer and BigBird:
-    ``SlidingWindowMask(256, 256) & GlobalMask([0, 1])`` hides a key only if both masks hide it.
+    ``SlidingWindowMask(256, 256) & GlobalMask([0, 1])`` masks a key only if both masks do.
 
     Parameters
     ----------
@@ -274,6 +284,8 @@ class GlobalMask(Mask):
 
     indices: Sequence[int] | AnyArray = array_field()
 
+    _counts_positions = True
+
     # The ranges of the indices; None if they are not on the host.
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
@@ -284,7 +296,7 @@ class GlobalMask(Mask):
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         return ~(self._is_global(q) | self._is_global(k))
 
     def _is_global(self, block: PositionBlock) -> Array:
@@ -314,7 +326,7 @@ class GlobalMask(Mask):
 
 @dataclass(frozen=True, repr=False)
 class NeighbourhoodMask(Mask):
-    """A token of a grid sees the tokens around it.
+    """A token of a grid attends to the tokens around it.
 
     The tokens are in C order: position ``row * width + column`` in two dimensions.
 
@@ -352,6 +364,8 @@ class NeighbourhoodMask(Mask):
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
 
+    _counts_positions = True
+
     def __post_init__(self) -> None:
         window: Any = self.window
         shape = checks.sequence_of("shape", self.shape, checks.positive_integer)
@@ -388,11 +402,11 @@ class NeighbourhoodMask(Mask):
             hint = f" Make the cache with window={size}, or without a ring."
             raise wrong_value("mask", requirement, self, hint)
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         # Larger sizes than the largest position have the same result.
         xp, largest = q.backend.xp, q.largest
         tokens = min(prod(self.shape), largest)
-        hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
+        is_masked = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
         stride = prod(self.shape)
         for n, steps in zip(self.shape, self._steps, strict=True):
             stride //= n
@@ -400,8 +414,8 @@ class NeighbourhoodMask(Mask):
                 xp.remainder(xp.floor_divide(p.values, min(stride, largest)), min(n, largest))
                 for p in (q, k)
             )
-            hidden = hidden | (xp.abs(q_index - k_index) > min(steps, largest))
-        return hidden
+            is_masked = is_masked | (xp.abs(q_index - k_index) > min(steps, largest))
+        return is_masked
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         start, stop = hull(queries)
@@ -429,11 +443,11 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
     return ranges.unite([(window.start * width, window.stop * width)])
 
 
-# The mask that hides no key.
-HIDES_NOTHING = SlidingWindowMask(None, None)
+# All keys are visible.
+NO_MASK = SlidingWindowMask(None, None)
 
 
-def outside_ring(window: int, num_sink_tokens: int) -> Mask:
+def ring_window_mask(window: int, num_sink_tokens: int) -> Mask:
     """Return the causal mask of a window and of sink tokens at the first positions."""
     newest = SlidingWindowMask(window - 1, 0)
     return CausalMask() | newest & GlobalMask(range(num_sink_tokens)) if num_sink_tokens else newest

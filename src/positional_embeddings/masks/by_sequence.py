@@ -12,9 +12,9 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
-from positional_embeddings.masks import spans
+from positional_embeddings.masks.index_ranges import check_lengths, length_array, sequence_axis
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import PositionBlock
+from positional_embeddings.masks.position_blocks import PositionBlock
 from positional_embeddings.masks.ranges import (
     Ranges,
     VisibleKeys,
@@ -37,7 +37,7 @@ class _LengthMask(Mask):
 
     def __post_init__(self) -> None:
         self._check_fields()
-        lengths = frozen_integers(spans.length_array("lengths", self.lengths, None, None)[1])
+        lengths = frozen_integers(length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
@@ -49,7 +49,7 @@ class _LengthMask(Mask):
         if self._bounds is None or self._bounds[1] > k_len:
             backend = get_backend(lengths=self.lengths)
             if backend.is_on_host(self.lengths):
-                spans.check_lengths("lengths", self.lengths, backend, k_len, "the number of keys")
+                check_lengths("lengths", self.lengths, backend, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         size = self.lengths.shape[0]
@@ -58,14 +58,15 @@ class _LengthMask(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PaddingMask(_LengthMask):
-    """No query sees padding, in sequences of different lengths.
+    """No query attends to padding, in sequences of different lengths.
 
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (batch,)
         Lengths of the sequences without padding, zero or more.
     side : {"right", "left"}, default "right"
-        Side of the padding, which `from_attention_mask` checks.
+        Side of the padding, which `from_attention_mask` checks. Masks of chunks, prefixes, global
+        tokens and grids would count padding on the left, which is an error: pass `positions`.
 
     Raises
     ------
@@ -74,7 +75,7 @@ class PaddingMask(_LengthMask):
     ValueError
         If `lengths` do not have one axis, or a length is negative; as an array or in an
         attention, if a length exceeds the number of keys. Lengths on a GPU, lazy or in a trace
-        are not checked: a negative length hides all keys, and too large a length hides none.
+        are not checked: a negative length masks all keys, and too large a length masks none.
 
     Examples
     --------
@@ -143,17 +144,22 @@ class PaddingMask(_LengthMask):
                 for other_side, is_other_wrong in is_wrong.items():
                     if not backend.concrete_bool(is_other_wrong):
                         hint = f" Pass side={other_side!r}."
+                        if dtypes.is_dtype(numbers.dtype, "bool", xp):
+                            hint = f" Pass ~{name} if True is padding, else side={other_side!r}."
                 raise wrong_value(name, requirement, "padding elsewhere", hint)
-        lengths = xp.sum(xp.astype(numbers, backend.integer), axis=1, dtype=backend.integer)
+        lengths = xp.sum(xp.astype(numbers, backend.int_dtype), axis=1, dtype=backend.int_dtype)
         return cls(lengths, side)
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         lengths = q.in_library(self.lengths)
         if self.side == "right":
             return k.values >= lengths
         if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
+
+    def _is_padded_on_left(self, k_len: int) -> bool:
+        return self.side == "left" and (self._bounds is None or self._bounds[0] < k_len)
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:  # noqa: ARG002
         hint = " Set the key positions of padding to -1."
@@ -168,9 +174,9 @@ class PaddingMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrefixMask(_LengthMask):
-    """A query sees the keys of a prefix, its own position, and earlier positions (prefix LM).
+    """A query attends to a prefix, its own position, and earlier positions (prefix LM).
 
-    Do not combine it with `CausalMask` by ``|``, which hides later keys of the prefix.
+    Do not combine it with `CausalMask` by ``|``, which masks later keys of the prefix.
 
     Parameters
     ----------
@@ -199,6 +205,8 @@ class PrefixMask(_LengthMask):
 
     lengths: int | Sequence[int] | AnyArray = array_field()
 
+    _counts_positions = True
+
     def __post_init__(self) -> None:
         lengths: Array = self.lengths
         if isinstance(lengths, Real):
@@ -209,7 +217,7 @@ class PrefixMask(_LengthMask):
         checks.set_fields(self, lengths=lengths)
         super().__post_init__()
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -221,13 +229,14 @@ class PrefixMask(_LengthMask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SegmentMask(Mask):
-    """A query sees the keys of its own document, among documents packed into one sequence.
+    """A query attends to the keys of its own document, in a sequence of packed documents.
 
     Parameters
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
-        Document of each position. A negative number is padding, which sees no keys, and which
-        no query sees.
+        Document of each position. A negative number is padding, which attends to no keys and
+        is masked. In the step of a cache from the attention mask of a prompt, the document of
+        each column of that mask.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -273,7 +282,7 @@ class SegmentMask(Mask):
         xp = get_backend(**by_name).xp
         for name, ids in by_name.items():
             checks.signed_integers(name, ids, xp)
-            spans.sequence_axis(name, ids, 0)
+            sequence_axis(name, ids, 0)
         checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in by_name.items()})
         query, key = self._documents_of()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
@@ -286,13 +295,28 @@ class SegmentMask(Mask):
         query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
         return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
 
+    def _by_token(self, is_token: HostArray) -> Mask:
+        if self.key_ids is not None or self.ids.shape[0] < is_token.shape[1]:
+            return self
+        backend, (ids, _) = get_backend(ids=self.ids), self._documents_of()
+        count, batch = ids.shape
+        padding = ((0, 0), (0, count - is_token.shape[1]))  # later ids are of tokens
+        is_token = np.pad(is_token, padding, constant_values=True)
+        columns = np.argsort(~is_token, axis=1, stable=True).T
+        index = columns * batch + np.arange(is_token.shape[0]) % batch
+        has_token = np.arange(count)[:, None] < is_token.sum(axis=1)
+        xp, device = backend.xp, backend.device
+        index = xp.asarray(index, dtype=backend.int_dtype, device=device)
+        by_token = backend.take_entries(xp.reshape(ids, (-1,)), index, 0)
+        return SegmentMask(xp.where(xp.asarray(has_token, device=device), by_token, -1))
+
     def _start(self) -> int:
         """Return the position of `ids[0]`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         query_documents, key_documents = self._documents_of()
-        query, key = q.take(query_documents, self._start(), -1), k.take(key_documents, 0, -1)
+        query, key = q.lookup(query_documents, self._start(), -1), k.lookup(key_documents, 0, -1)
         return (query != key) | (query < 0)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
@@ -305,13 +329,19 @@ class SegmentMask(Mask):
         has_documents = query.shape[0] == stop - start
         return visible if has_documents else VisibleKeys(visible.any_query, ())
 
-    def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:  # noqa: ARG002
+    def _check(
+        self,
+        queries: tuple[int, int],
+        k_len: int,
+        backend: Backend,  # noqa: ARG002
+        hint: str = "",
+    ) -> None:
         first, last = self._start(), self._start() + self.ids.shape[0]
         start, stop = queries
         if checks.is_static(last) and (start < first or last < stop):
             requirement = "have shape (seq,) or (seq, batch), and include the query positions"
             actual = f"shape {tuple(self.ids.shape)}, for positions {first} to {last - 1}"
-            raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual)
+            raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual, hint)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_static(key.shape[0]) and k_len > key.shape[0]:
@@ -321,7 +351,10 @@ class SegmentMask(Mask):
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         if positions.extent is not None:
             queries, k_len = positions.extent
-            self._check(queries, k_len, backend)
+            first = self._start()
+            hint = " A `CausalMask` is enough if each sequence is one text: padding is not stored."
+            is_later = positions.slots is not None and queries[1] > first + self.ids.shape[0]
+            self._check(queries, k_len, backend, hint * is_later)
 
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]
@@ -361,7 +394,7 @@ class _Documents(NamedTuple):
         visible = visible[has_keys]
         firsts, lasts = self.firsts[visible], self.lasts[visible]
         any_query = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
-        # Whether all queries of a sequence see one document, which has no gap.
+        # Whether all queries of a sequence attend to one document, which has no gap.
         are_equal = np.all(has_document & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (visible.size and are_equal and np.all(self.is_contiguous[visible])):
             return VisibleKeys(any_query, ())

@@ -18,18 +18,18 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.masks.index_ranges import index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
-from positional_embeddings.masks.spans import index_ranges
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 
-# States of a block of queries and keys: all pairs hidden, some visible, all visible.
-_HIDDEN, _PARTIAL, _FULL = range(3)
+# States of a block of queries and keys: all pairs masked, some visible, all visible.
+_MASKED, _PARTIAL, _FULL = range(3)
 
 _EXAMPLES = "such as CausalMask() or FunctionMask(function)"
 
 
 def combine_masks(*masks: Array | Mask | None) -> Any:
-    """Return the union of masks: a key is hidden if any mask hides it.
+    """Return the union of masks: a key is masked if any mask is True.
 
     Masks with the same number of axes broadcast axis by axis. A (query, key) mask gets a last axis
     if other masks are (query, key, batch). (``|`` instead aligns the last axes: use it for masks
@@ -122,7 +122,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     """
     backend = get_backend(mask=mask)
     checks.mask("mask", mask, backend.xp)
-    dtype = checks.float_dtype(dtype, backend.default_float, backend)
+    dtype = checks.float_dtype(dtype, backend.default_float_dtype, backend)
     minus_infinity = backend.xp.asarray(-float("inf"), dtype=dtype, device=backend.device)
     return namespace.select(mask, minus_infinity, 0.0, backend.xp)  # type: ignore[no-any-return]
 
@@ -179,14 +179,14 @@ def to_attend(
     options: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     options |= {"xp": xp, "device": device}
     check_options(mask, for_masks=options)
-    hidden = mask.dense(**options) if isinstance(mask, Mask) else mask
-    xp = get_backend(mask=hidden).xp
-    checks.mask("mask", hidden, xp)
-    if hidden.ndim not in (2, 3):
+    is_masked = mask.dense(**options) if isinstance(mask, Mask) else mask
+    xp = get_backend(mask=is_masked).xp
+    checks.mask("mask", is_masked, xp)
+    if is_masked.ndim not in (2, 3):
         requirement = "have shape (query, key) or (query, key, batch)"
-        raise wrong_value("mask", requirement, tuple(hidden.shape))
-    hidden = hidden[:, :, None] if hidden.ndim == 2 else hidden
-    return xp.permute_dims(xp.logical_not(hidden), (2, 0, 1))[:, None, ...]
+        raise wrong_value("mask", requirement, tuple(is_masked.shape))
+    is_masked = is_masked[:, :, None] if is_masked.ndim == 2 else is_masked
+    return xp.permute_dims(xp.logical_not(is_masked), (2, 0, 1))[:, None, ...]
 
 
 class BlockRanges(NamedTuple):
@@ -303,16 +303,16 @@ def _block_states(
     )
     is_complete = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
     is_full = (every_query == stops - starts) & is_complete
-    states = np.where(is_full, _FULL, np.where(any_query > 0, _PARTIAL, _HIDDEN))[None]
+    states = np.where(is_full, _FULL, np.where(any_query > 0, _PARTIAL, _MASKED))[None]
     if mask._arrays():
         return states
     for j in np.flatnonzero(states[0] == _PARTIAL):
         keys = index_ranges((int(starts[j]), int(stops[j])))
         query_range = index_ranges(queries).shifted(-positions.offset)
-        hidden = mask._between(query_range, keys, positions, backend)
-        column = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PARTIAL)
+        is_masked = mask._block(query_range, keys, positions, backend)
+        column = np.where(is_masked.all(axis=(0, 1)), _MASKED, _PARTIAL)
         if is_complete[j]:
-            column = np.where(hidden.any(axis=(0, 1)), column, _FULL)
+            column = np.where(is_masked.any(axis=(0, 1)), column, _FULL)
         if len(states) < len(column):
             states = np.repeat(states, len(column), axis=0)
         states[:, j] = column

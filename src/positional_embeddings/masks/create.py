@@ -48,7 +48,7 @@ def create_causal_mask(
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument is of the wrong type.
     ValueError
         If a length is not positive.
 
@@ -82,7 +82,7 @@ def create_padding_mask(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the mask that hides the padding of sequences of different lengths.
+    """Return the mask of the padding of sequences of different lengths.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def create_padding_mask(
     Raises
     ------
     TypeError
-        If `lengths` are not integers, or another argument is of the wrong kind.
+        If `lengths` are not integers, or another argument is of the wrong type.
     ValueError
         If `lengths` is not one-dimensional, or a length is negative or above `max_len`. Lengths
         on a GPU, lazy or in a trace are not checked.

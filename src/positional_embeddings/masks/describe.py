@@ -7,10 +7,10 @@ from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import plural, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Shape, np
 from positional_embeddings.masks.convert import check_options, key_axis_of
+from positional_embeddings.masks.index_ranges import index_ranges
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.points import ImplicitPositions
+from positional_embeddings.masks.position_blocks import ImplicitPositions
 from positional_embeddings.masks.ranges import Ranges
-from positional_embeddings.masks.spans import index_ranges
 
 # Two queries or keys at each end.
 _MIN_MAX_SIZE = 4
@@ -51,7 +51,7 @@ def describe_mask(
     -------
     str
         A line for each query, below the indices of the keys: the index of the query, ``#`` at
-        visible keys and ``.`` at hidden keys. The last line is a legend with the sizes.
+        visible keys and ``.`` at masked keys. The last line is a legend with the sizes.
 
     Raises
     ------
@@ -99,10 +99,10 @@ def describe_mask(
         (start, stop), k_len = mask._checked_interval(**lengths, backend=backend)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, max_size) for size in shape)
-        hidden = mask._between(
+        is_masked = mask._block(
             index_ranges(*rows), index_ranges(*columns), ImplicitPositions(start, k_len), backend
         )
-        table, sequences = _sequence_table(hidden, batch, 1)
+        table, sequences = _sequence_table(is_masked, batch, 1)
     else:
         backend = get_backend(mask=mask)
         checks.mask("mask", mask, backend.xp)
@@ -117,8 +117,8 @@ def describe_mask(
     digits = len(str(max(keys, default="")))
     key_numbers = _with_gap([str(j).rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = np.broadcast_to(backend.to_numpy(table), (len(queries), len(keys))).tolist()
-    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
+    masked_keys = np.broadcast_to(backend.to_numpy(table), (len(queries), len(keys))).tolist()
+    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in masked_keys]
     query_lines = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(query_lines, rows, ":".rjust(width))]
     size = f"{plural(shape[0], 'query')}, {plural(shape[1], 'key')}"

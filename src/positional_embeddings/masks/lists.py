@@ -12,9 +12,9 @@ from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.dtypes import dtype_name, is_dtype
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, Length, np
+from positional_embeddings.masks.index_ranges import IndexRanges
 from positional_embeddings.masks.mask import Mask, frozen_integers, integers_of_list
-from positional_embeddings.masks.points import PositionBlock
-from positional_embeddings.masks.spans import IndexRanges
+from positional_embeddings.masks.position_blocks import PositionBlock
 
 _CSR_HINT = "ListMask.from_csr(csr.indptr, csr.indices), where csr is"
 _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys)))."
@@ -22,7 +22,7 @@ _EDGES = f" Edges are {_CSR_HINT} scipy.sparse.csr_array((ones, (queries, keys))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListMask(Mask):
-    """A query sees the keys of its list, such as neighbours.
+    """A query attends to the keys of its list, such as neighbours.
 
     Attention gathers the listed keys: its time and memory grow with the total length of the
     lists, not with queries times keys. ``ListMask(...) | mask`` evaluates `mask` at the listed
@@ -134,9 +134,9 @@ class ListMask(Mask):
                 raise wrong_value("indptr", requirement, format_value(indptr))
         if 0 in shape:  # libraries cannot take entries of an empty array
             count = len(indptr) - 1 if is_csr else shape[0]
-            options = {"dtype": backend.integer, "device": backend.device}
+            options = {"dtype": backend.int_dtype, "device": backend.device}
             indices, indptr = backend.xp.full((count, 1, *shape[2:]), -1, **options), None
-        indices = frozen_integers(backend.astype(indices, backend.integer))
+        indices = frozen_integers(backend.astype(indices, backend.int_dtype))
         checks.set_fields(self, indices=indices, indptr=indptr)
         if backend.is_concrete(indices) and backend.is_on_host(indices):
             self._check_values(backend)
@@ -191,7 +191,7 @@ class ListMask(Mask):
         lengths = np.diff(self.indptr)
         list_lengths = lengths[queries] if isinstance(queries, np.ndarray) else lengths
         max_length = int(list_lengths.max(initial=1))  # at least 1, even without queries
-        options = {"dtype": backend.integer, "device": backend.device}
+        options = {"dtype": backend.int_dtype, "device": backend.device}
         bounds, queries = in_library(np.asarray(self.indptr)), xp.asarray(queries, **options)
         first, stop = (
             backend.take_entries(bounds, i, 0)[..., None] for i in (queries, queries + 1)
@@ -213,17 +213,17 @@ class ListMask(Mask):
         is_numpy = isinstance(self.indices, np.ndarray)
         if is_numpy and isinstance(ranges, IndexRanges) and ranges.ranges:
             backend = backend_for()  # NumPy: not all libraries have a sort
-            queries = ranges.positions(backend)[:, None]
+            queries = ranges.indices(backend)[:, None]
         queries = backend.xp.where((queries >= 0) & (queries < self._count), queries, 0)
         lists = backend.transpose(self._lists_of(queries, backend))
         return q.in_library(backend.xp.sort(lists, axis=-1))
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         backend, queries, keys = q.backend, q.indices[..., 0], k.indices
         xp, lists = backend.xp, self._sorted(q)
         *rows, length = lists.shape
         table = backend.reshape(lists, (prod(lists.shape),))
-        index = xp.arange(prod(rows), dtype=backend.integer, device=backend.device) * length
+        index = xp.arange(prod(rows), dtype=backend.int_dtype, device=backend.device) * length
         index = backend.reshape(index, tuple(rows))
         while length > 1:  # binary search in the sorted list of each query
             half = length // 2
@@ -246,7 +246,7 @@ class ListMask(Mask):
             raise wrong_value("indices", requirement, largest, hint if largest == k_len else "")
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
-        if not positions.are_indices:
+        if not positions.equal_indices:
             requirement = "have no ListMask with a step whose slots may be no positions"
             raise wrong_value("mask", requirement, self)
         self._check((0, positions.queries.shape[0]), positions.keys.shape[0], backend)

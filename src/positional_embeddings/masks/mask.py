@@ -16,20 +16,34 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
-from positional_embeddings.masks import spans
-from positional_embeddings.masks.points import ImplicitPositions, PositionBlock, hides_outside
+from positional_embeddings.masks.index_ranges import (
+    IndexRanges,
+    index_ranges,
+    position_array,
+    position_interval,
+    query_offset,
+)
+from positional_embeddings.masks.position_blocks import (
+    ImplicitPositions,
+    PositionBlock,
+    window_mask,
+)
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, intersect, unite
-from positional_embeddings.masks.spans import IndexRanges, index_ranges
 
 # Larger arrays are abbreviated in a `repr`.
 _MAX_REPR_SIZE = 1000
+
+_LEFT_PADDING_HINT = (
+    " Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the "
+    "first token, and -1 at padding."
+)
 
 
 class Mask(ArrayDataclass):
     """Base class of masks, which are small immutable objects.
 
-    A mask is a rule of positions, and the ranges of keys that a query can see: attention skips
-    all other keys. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``.
+    A mask is a rule of positions, and the ranges of visible keys of a query: attention skips all
+    other keys. Masks combine by ``|`` (masked by either), ``&`` (masked by both) and ``~``.
     They are hashable, and compare by value. ``eval(repr(mask))`` equals the mask, except for
     functions, long arrays and arrays of libraries other than NumPy. For your own rule, use a
     `FunctionMask`, not a subclass.
@@ -51,6 +65,9 @@ class Mask(ArrayDataclass):
     True
     """
 
+    # Whether the rule depends on positions themselves, not only on their differences.
+    _counts_positions = False
+
     # Otherwise NumPy's `|` combines each element of an array with the mask.
     __array_ufunc__ = None
 
@@ -58,7 +75,14 @@ class Mask(ArrayDataclass):
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
 
-    def __call__(self, q_pos: Any, k_pos: Any, /, *, k_len: int | None = None) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
+        """Refuse to become an array of objects."""
+        message = (
+            f"`{self!r}` has no shape; pass {self!r}.dense(q_len), an array (query, key, batch)."
+        )
+        raise TypeError(message)
+
+    def __call__(self, q_pos: Any, k_pos: Any = None, /, *, k_len: int | None = None) -> Any:
         """Evaluate the rule at positions.
 
         Parameters
@@ -72,7 +96,7 @@ class Mask(ArrayDataclass):
         Returns
         -------
         array of bool
-            True where the key is hidden from the query, with a last axis for the batch if the
+            True where the query may not attend to the key, with a last axis for the batch if the
             mask differs between sequences.
 
         Raises
@@ -83,6 +107,9 @@ class Mask(ArrayDataclass):
             If the rule requires `k_len`, or it is not positive; if positions on the host are too
             large for the integers of the library.
         """
+        if k_pos is None:
+            hint = " Call `dense(q_len)` for the mask of a number of queries and keys."
+            raise wrong_type("k_pos", "be given with `q_pos`", "None", hint)
         positions = {"q_pos": q_pos, "k_pos": k_pos}
         for name, pos in positions.items():
             if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
@@ -96,13 +123,13 @@ class Mask(ArrayDataclass):
             raise wrong_value("k_pos", f"broadcast with `q_pos` of shape {shapes[0]}", shapes[1])
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            spans.first_position(1, k_len, None, backend)
+            query_offset(1, k_len, None, backend)
         q, k = (
-            PositionBlock(spans.position_array(name, pos, backend)[..., None], backend, k_len)
+            PositionBlock(position_array(name, pos, backend)[..., None], backend, k_len)
             for name, pos in positions.items()
         )
-        hidden = self._hides(q, k)
-        return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
+        is_masked = self._mask_at(q, k)
+        return is_masked[..., 0] if is_masked.shape[-1] == 1 else is_masked
 
     @compute_on_device
     def dense(
@@ -130,12 +157,12 @@ class Mask(ArrayDataclass):
         Returns
         -------
         array of bool, shape (q_len, k_len, 1 or batch)
-            True where key j is hidden from query i.
+            True where query i may not attend to key j.
 
         Raises
         ------
         TypeError
-            If an argument is of the wrong kind.
+            If an argument is of the wrong type.
         ValueError
             If a number is not positive, or the mask does not match the numbers of queries and keys.
         """
@@ -145,17 +172,17 @@ class Mask(ArrayDataclass):
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)
         query_range, key_range = (index_ranges((0, size)) for size in shape)
-        hidden = self._between(
+        is_masked = self._block(
             query_range, key_range, ImplicitPositions(queries[0], k_len), backend
         )
-        if tuple(hidden.shape[:2]) != shape:
-            return hidden | backend.xp.zeros(
+        if tuple(is_masked.shape[:2]) != shape:
+            return is_masked | backend.xp.zeros(
                 (*shape, 1), dtype=backend.xp.bool, device=backend.device
             )
-        return hidden
+        return is_masked
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
-        """Return the ranges of keys that a range of queries may see.
+        """Return the ranges of keys that a range of queries may attend to.
 
         Nothing is read from a device, and no lazy array is computed. The result is all keys for
         lengths on a device, inside ``jax.jit`` and for a function.
@@ -170,7 +197,7 @@ class Mask(ArrayDataclass):
         Returns
         -------
         tuple of (int, int)
-            Ascending ranges of keys (start, stop). The queries see no key outside the ranges. A
+            Ascending ranges of keys (start, stop). No other key is visible. A
             dilated mask, a document in several parts, and thousands of rows of a grid have one
             range, from the first to the last visible key.
 
@@ -218,8 +245,8 @@ class Mask(ArrayDataclass):
 
     # Methods that subclasses override.
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
-        """Return True where a key is hidden from a query; the last axis is the batch."""
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:  # noqa: ARG002
+        """Return True where a query may not attend to a key; the last axis is the batch."""
         name = type(self).__name__
         message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
         raise TypeError(message)
@@ -229,10 +256,10 @@ class Mask(ArrayDataclass):
         return VisibleKeys(((0, k_len),), ())
 
     def _window(self) -> Any:
-        """Return the window if the mask hides exactly the keys outside a window, else None."""
+        """Return the window if the mask is True exactly outside a window, else None."""
 
     def _global_queries(self) -> Ranges:
-        """Return the queries that see many more keys than their neighbours."""
+        """Return the queries that attend to many more keys than their neighbours."""
         return ()
 
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
@@ -244,10 +271,18 @@ class Mask(ArrayDataclass):
         """Return the masks that are combined in this one, or the mask itself."""
         return (self,)
 
+    def _is_padded_on_left(self, k_len: int) -> bool:  # noqa: ARG002
+        """Return whether the mask may hide padding before the first token of a sequence."""
+        return False
+
+    def _by_token(self, is_token: HostArray) -> "Mask":  # noqa: ARG002
+        """Return the mask for padded prompts, (batch, column), by token instead of by column."""
+        return self
+
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         """Check that the mask supports the explicit positions of an attention.
 
-        Their attributes are `queries` and `keys`, (position, batch or 1), `are_indices`, and
+        Their attributes are `queries` and `keys`, (position, batch or 1), `equal_indices`, and
         `extent`, which is None if it is not concrete.
         """
 
@@ -255,9 +290,9 @@ class Mask(ArrayDataclass):
         """Check that all visible keys are within a window of the newest keys."""
 
     def _probe_positions(self, position: int) -> tuple[int, ...]:
-        """Return positions near a large one whose preceding query sees the most keys.
+        """Return positions near a large one whose preceding query attends to the most keys.
 
-        The window of a ring is compared with the keys that these queries see.
+        The window of a ring is compared with the visible keys of these queries.
         """
         return (position,)
 
@@ -283,16 +318,17 @@ class Mask(ArrayDataclass):
         self, q_len: int, k_len: int | None, offset: int | None, backend: Backend
     ) -> tuple[tuple[int, int], int]:
         """Check the lengths; return the range of the query positions, and `k_len`."""
-        queries, k_len = spans.position_interval(q_len, k_len, offset, backend)
+        queries, k_len = position_interval(q_len, k_len, offset, backend)
         self._check(queries, k_len, backend)
         return queries, k_len
 
-    def _between(
+    def _block(
         self, queries: IndexRanges, keys: IndexRanges, positions: Any, backend: Backend
     ) -> Array:
         """Return the mask between queries and keys, (query, key, batch), or 1 on an axis."""
         with backend.without_chunk_warnings():
-            return self._hides(*positions.points(queries, keys, backend, self._batch() or 1))
+            blocks = positions.position_blocks(queries, keys, backend, self._batch() or 1)
+            return self._mask_at(*blocks)
 
     def _split_lists(self) -> tuple[Any, "Mask | None"]:
         """Return the `ListMask` that is combined by ``|``, and the remaining mask; else None."""
@@ -315,6 +351,13 @@ class _Compound(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         for mask in self.masks:
             mask._check(queries, k_len, backend)
+        counting = [mask for mask in self._leaves() if mask._counts_positions]
+        if counting and any(mask._is_padded_on_left(k_len) for mask in self._leaves()):
+            requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
+            raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)
+
+    def _by_token(self, is_token: HostArray) -> Mask:
+        return type(self)(tuple(mask._by_token(is_token) for mask in self.masks))
 
     def _leaves(self) -> tuple[Mask, ...]:
         return sum((mask._leaves() for mask in self.masks), ())
@@ -336,15 +379,15 @@ class _Compound(Mask):
 
 @dataclass(frozen=True, repr=False)
 class OrMask(_Compound):
-    """The union of masks, the result of ``|``: a key is hidden if any mask hides it."""
+    """The union of masks, the result of ``|``: a key is masked if any mask is True."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        terms = [mask._mask_at(q, k) for mask in self.masks if not mask._window()]
         windows = [mask._window() for mask in self.masks if mask._window()]
         if windows:
             left, right = map(min, zip(*windows, strict=True))
-            hidden.append(hides_outside(q, k, (left, right)))
-        return reduce(or_, hidden)
+            terms.append(window_mask(q, k, (left, right)))
+        return reduce(or_, terms)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
@@ -367,10 +410,10 @@ class OrMask(_Compound):
 
 @dataclass(frozen=True, repr=False)
 class AndMask(_Compound):
-    """The intersection of masks, the result of ``&``: a key is hidden if all masks hide it."""
+    """The intersection of masks, the result of ``&``: a key is masked if all masks are True."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return reduce(and_, (mask._hides(q, k) for mask in self.masks))
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return reduce(and_, (mask._mask_at(q, k) for mask in self.masks))
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         visible = [mask._visible_keys(queries, k_len) for mask in self.masks]
@@ -385,8 +428,8 @@ class AndMask(_Compound):
 class NotMask(_Compound):
     """The complement of a mask, the result of ``~``."""
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
-        return ~self.masks[0]._hides(q, k)
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        return ~self.masks[0]._mask_at(q, k)
 
     def _visible_keys(self, queries: Ranges, k_len: int) -> VisibleKeys:
         any_query, every_query = self.masks[0]._visible_keys(queries, k_len)
@@ -410,7 +453,7 @@ class FunctionMask(Mask):
     ----------
     function : callable
         Takes positions of queries, (n, 1), and of keys, (1, m), as integer arrays of the library
-        of the call. Returns a boolean array, (n, m) or (n, m, batch): True where a key is hidden.
+        of the call. Returns a boolean array, (n, m) or (n, m, batch): True where a key is masked.
         If the positions in an attention differ between sequences, it takes (n, 1, batch) and
         (1, m, batch), and returns (n, m, batch). If it is combined with a `ListMask`, the keys
         have shape (n, m) or (n, m, batch).
@@ -431,19 +474,19 @@ class FunctionMask(Mask):
 
     function: checks.PositionFunction
 
-    def _hides(self, q: PositionBlock, k: PositionBlock) -> Array:
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [p.values if has_batch else p.values[..., 0] for p in (q, k)]
-        hidden = self.function(*positions)
+        is_masked = self.function(*positions)
         name = "function(q_pos, k_pos)"
-        checks.mask(name, hidden, get_backend(q_pos=q.values, **{name: hidden}).xp)
-        shape, q_shape, k_shape = (tuple(array.shape) for array in (hidden, *positions))
+        checks.mask(name, is_masked, get_backend(q_pos=q.values, **{name: is_masked}).xp)
+        shape, q_shape, k_shape = (tuple(array.shape) for array in (is_masked, *positions))
         rank = max(len(q_shape), len(k_shape))
-        fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
+        fits = is_masked.ndim in ((rank,) if has_batch else (rank, rank + 1))
         if not (fits and checks.shapes_broadcast([shape[:rank], q_shape, k_shape])):
             requirement = f"have the broadcast shape of {q_shape} and {k_shape}, or one more axis"
             raise wrong_value(name, requirement, shape)
-        return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
+        return is_masked if has_batch or is_masked.ndim > rank else is_masked[..., None]
 
     def _batch(self) -> int | None:
         return None
@@ -476,7 +519,9 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
         return NotImplemented
     message = (
         f"A `Mask` does not combine with {format_value(other)}, whose axes are ambiguous. "
-        "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
+        "Combine arrays by combine_masks(mask.dense(q_len, k_len), array) if their axes are "
+        "(query, key, batch), and by ~to_attend(mask, q_len, k_len) | array if these are "
+        "(batch, 1, query, key)."
     )
     raise TypeError(message)
 

@@ -12,7 +12,7 @@ from positional_embeddings.arrays.dispatch import compute_on_device, get_backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
-from positional_embeddings.masks.spans import check_lengths, length_array, sequence_axis
+from positional_embeddings.masks.index_ranges import check_lengths, length_array, sequence_axis
 
 
 @compute_on_device
@@ -97,14 +97,14 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     array([0, 1, 2, 0, 1, 0])
     """
     backend = get_backend(segment_ids=segment_ids)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
     if 0 in segment_ids.shape:  # the standard has no slices of empty axes
         return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
     # With the sequence last, each document is contiguous in the flattened array.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
-    ids: Array = xp.permute_dims(segment_ids, order)
+    ids: Array = xp.permute_dims(backend.without_empty_chunks(segment_ids), order)
     is_first = ids[..., :1] == ids[..., :1]  # True
     is_start = xp.concat([is_first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(is_start, dtype), (-1,)), axis=0, dtype=dtype)
@@ -152,10 +152,11 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
            [0, 0, 1]])
     """
     backend = get_backend(mask=mask)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     checks.mask("mask", mask, xp)
     axis = sequence_axis("mask", mask, seq_axis)
-    count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
+    is_element = backend.without_empty_chunks(xp.astype(xp.logical_not(mask), dtype))
+    count = xp.cumulative_sum(is_element, axis=axis, dtype=dtype)
     return xp.where(count > 0, count - 1, 0)  # type: ignore[no-any-return]
 
 
@@ -195,7 +196,7 @@ def cumulative_lengths(
     array([0, 2, 3, 6])
     """
     backend, counts = length_array("lengths", lengths, xp, device)
-    xp, dtype = backend.xp, backend.integer
+    xp, dtype = backend.xp, backend.int_dtype
     start = xp.zeros(1, dtype=dtype, device=backend.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
     if backend.concrete_bool(xp.any(ends[1:] < ends[:-1])):

@@ -11,10 +11,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class VisibleKeys(NamedTuple):
-    """The keys that some queries see, as far as the host can determine them."""
+    """The keys that some queries attend to, as far as the host can determine them."""
 
-    any_query: Ranges  # includes all keys that at least one query sees
-    every_query: Ranges  # includes only keys that all queries see
+    any_query: Ranges  # includes all keys that at least one query attends to
+    every_query: Ranges  # includes only keys that all queries attend to
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -230,17 +230,10 @@ class AttentionLayer(checks.CheckedDataclass):
 
     def _arguments(self, positions: Any, sinks: Array) -> AttentionArguments:
         """Return the arguments of the attention of queries and keys that are rotated."""
-        return AttentionArguments(
-            self.mask,
-            self.bias,
-            self.scale,
-            self.softcap,
-            enable_gqa=self.num_kv_heads != self.num_heads,
-            feature_axis=self.feature_axis,
-            seq_axis=self.seq_axis,
-            positions=positions,
-            sinks=sinks,
-        )
+        is_grouped = self.num_kv_heads != self.num_heads
+        options: dict[str, Any] = {"feature_axis": self.feature_axis, "seq_axis": self.seq_axis}
+        options |= {"enable_gqa": is_grouped, "positions": positions, "sinks": sinks}
+        return AttentionArguments(self.mask, self.bias, self.scale, self.softcap, **options)
 
 
 def attention_layers(
@@ -424,7 +417,9 @@ class _LayerReader:
 
     def _mask(self, rule: LayerAttention) -> tuple[int | None, Mask | None]:
         """Return the number of keys that a cache must hold, and the mask."""
-        causal = CausalMask() if self.attention.is_causal else None
+        flag = self.attention.bidirectional
+        is_bidirectional = checks.optional_boolean(str(flag), self._number(flag))
+        causal = CausalMask() if self.attention.is_causal and not is_bidirectional else None
         key = rule.chunk or rule.window
         size = self._number(key) if self.config.is_on(self.attention.switch) else None
         if key is None or size is None:

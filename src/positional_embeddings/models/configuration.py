@@ -15,6 +15,8 @@ Config = Values | str | PathLike[str]
 
 # Suffixes of the types of parts of a model.
 _PART = re.compile("[_-](text|vision|audio|vision_encoder|encoder|decoder)(_model)?$")
+# Name of a repository of the Hub.
+_REPOSITORY = re.compile(r"[\w.-]+/(?!.*\.json$)[\w.-]+")
 # Names of flags that switch the rotation of an unknown type.
 _SWITCH = re.compile("^(use_|apply_|with_|has_)?(rope|rotary)(_pos)?(_emb[a-z]*)?$")
 
@@ -136,6 +138,12 @@ def read_config(config: Config) -> dict[str, Any]:
         path = path / "config.json" if path.is_dir() else path
         try:
             config = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            actual = f"{str(path)!r}, which is no file"
+            hint = f" Of a repository, pass hf_hub_download({str(path)!r}, 'config.json')."
+            hint = hint if _REPOSITORY.fullmatch(str(path)) else ""
+            requirement = "be a dict or the path of a JSON object"
+            raise FileNotFoundError(wrong_value("config", requirement, actual, hint)) from None
         except (ValueError, RecursionError) as error:
             actual = f"{str(path)!r}, which is no JSON: {error}"
             raise wrong_value("config", "be a dict or the path of a JSON object", actual) from None
@@ -144,11 +152,13 @@ def read_config(config: Config) -> dict[str, Any]:
         if hasattr(config, "to_dict"):
             actual += ": pass config.to_dict()"
         raise wrong_type("config", "be a dict or the path of a JSON object", actual)
-    text = config.get("text_config")
+    thinker: Any = config.get("thinker_config")  # of a model that also speaks
+    model: Values = thinker if isinstance(thinker, Mapping) else config
+    text = model.get("text_config")
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
-    values = {"model_type": config.get("model_type")} | dict(text or config)
-    for part in (config, values) if text else (values,):
+    values = {"model_type": model.get("model_type")} | dict(text or model)
+    for part in (model, values) if text else (values,):
         _check_classes(part)
     name = values.pop("model_type")
     if name is not None:

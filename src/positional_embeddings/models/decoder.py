@@ -19,7 +19,7 @@ from positional_embeddings.attention.attention import (
     PreparedCall,
     attend,
     prepare,
-    prepare_plan,
+    prepare_cached,
 )
 from positional_embeddings.attention.cache import (
     POSITIONS_LABEL,
@@ -150,7 +150,7 @@ class DecoderCache(ArrayDataclass):
             than one another.
         """
         backend = backend_for(xp, device)
-        dtype = checks.float_dtype(dtype, backend.default_float, backend)
+        dtype = checks.float_dtype(dtype, backend.default_float_dtype, backend)
         batch = checks.axis_length("batch", batch)
         capacity = checks.axis_length("capacity", capacity)
         drafts = checks.non_negative_integer("drafts", drafts)
@@ -179,8 +179,8 @@ class DecoderCache(ArrayDataclass):
         capacities = {layer: caches[window].capacity for layer, window in windows.items()}
         shapes = [layer and _shapes_of(layer, batch, capacities[layer])[1:] for layer in layers]
         buffers = _buffers(shapes, partial(backend.xp.zeros, dtype=dtype, device=device), backend)
-        kept = tuple([layer and alike[layer] for layer in layers])
-        return cls(kept, tuple(caches.values()), buffers)
+        shared_layers = tuple([layer and alike[layer] for layer in layers])
+        return cls(shared_layers, tuple(caches.values()), buffers)
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self.layers), "layer")
@@ -278,16 +278,18 @@ class DecoderCache(ArrayDataclass):
         count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
         leading = (self._coordinates,) if self._coordinates else ()
         whole = (batch, count) if seq_axis else (count, batch)
-        shape, own = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
-        fits = own == (count,) or (len(own) == 2 and all(map(checks.broadcasts_to, own, whole)))
+        shape, token_shape = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
+        fits = token_shape == (count,) or (
+            len(token_shape) == 2 and all(map(checks.broadcasts_to, token_shape, whole))
+        )
         if (
             shape[: len(leading)] != leading
             or not fits
-            or own[-1 if len(own) == 1 else seq_axis] != count
+            or token_shape[-1 if len(token_shape) == 1 else seq_axis] != count
         ):
             requirement = f"have shape {(*leading, count)} or {(*leading, *whole)}"
             raise wrong_value("positions", requirement, shape, NEW_HINT)
-        if len(own) == 1:
+        if len(token_shape) == 1:
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
@@ -297,9 +299,9 @@ class DecoderCache(ArrayDataclass):
             as_integer_array("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
         )
         last = (0 * self.lengths,) * 2 if self.ahead is None else (self.ahead, self.since)
-        given = [positions, self.lengths, *last] + ([] if mask is None else [mask])
+        arrays = [positions, self.lengths, *last] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
-            get_backend(positions=positions), *given
+            get_backend(positions=positions), *arrays
         )
         xp = host.xp
         if self._coordinates:
@@ -373,7 +375,7 @@ class DecoderCache(ArrayDataclass):
         cache = self.caches[0]
         backend = get_backend(like=cache._prototype)
         indices = backend.xp.asarray(
-            as_integer_array("rows", rows), dtype=backend.integer, device=backend.device
+            as_integer_array("rows", rows), dtype=backend.int_dtype, device=backend.device
         )
         batch: Any = axes.batch_axis(4, *axes.axes_in_4d(cache))
         buffers = [
@@ -482,7 +484,7 @@ class DecoderStep(MadeByCache):
             if key is None:
                 attention = prepare(q, *seen, arguments)
             else:
-                attention = prepare_plan(q, *seen, arguments)
+                attention = prepare_cached(q, *seen, arguments)
             remember(self._plans, key, plan._replace(attention=attention))
         keys, seen_keys = step._write(keys, k, plan.keys)
         values, seen_values = step._write(values, v, plan.values)

@@ -172,6 +172,8 @@ class RotaryConfig(LayerConfig):
         if "mrope_interleaved" in parameters:
             strided = checks.boolean("mrope_interleaved", parameters["mrope_interleaved"])
             order = "strided" if strided else "contiguous"
+        if order == "first_last":  # Ernie lists the first coordinate last
+            sections = (*sections[-1:], *sections[:-1])
         return {"sections": sections, "section_order": order}
 
     def _layout(self) -> str:

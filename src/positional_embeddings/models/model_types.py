@@ -48,6 +48,8 @@ class ModelAttention(NamedTuple):
         Reason why there is no `AttentionLayer`.
     is_causal : bool, default True
         Whether later keys are masked.
+    bidirectional : str, optional
+        Key of a flag that, if true, makes the attention not causal.
     layers : mapping
         Fields of `LayerAttention` for each type of layers, None for layers without attention. The
         type "" is for models with one type of layers.
@@ -85,6 +87,7 @@ class ModelAttention(NamedTuple):
 
     refused: str | None = None
     is_causal: bool = True
+    bidirectional: str | None = None
     layers: Mapping[str, Mapping[str, Any] | None] = {}
     types: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = {}

@@ -52,6 +52,9 @@ def on_host(name: str, array: AnyArray, check: Callable[..., None] = checks.real
 
 def encoding_on_host(encoding: AnyArray) -> HostArray:
     """Return an encoding as a NumPy array, after checking that it is (features, positions)."""
+    if not hasattr(encoding, "shape") and hasattr(encoding, "embeddings"):
+        hint = " Pass encoding.embeddings."
+        raise wrong_type("encoding", "be an array", type_name(encoding), hint)
     table = on_host("encoding", encoding)
     if table.ndim != 2:
         raise wrong_value("encoding", "have shape (features, positions)", f"shape {table.shape}")

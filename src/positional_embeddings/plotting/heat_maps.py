@@ -11,8 +11,8 @@ from positional_embeddings.arrays.errors import format_value, plural, wrong_type
 from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import select_table
+from positional_embeddings.masks.index_ranges import position_interval
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.spans import position_interval
 from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:
@@ -294,6 +294,11 @@ def plot_attention(
     indices = index if isinstance(index, tuple) else (index,)
     named = {f"index[{i}]": number for i, number in enumerate(indices)}
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
+
+    shape = tuple(getattr(table, "shape", ()))
+    if key_axis is None and len(shape) == 3 and shape[0] != shape[1] == shape[2]:
+        hint = " Pass key_axis=-1 for (heads, query, key), or key_axis=1 for (query, key, heads)."
+        raise wrong_value("key_axis", "be given for an ambiguous shape", shape, hint)
 
     def pick(array: AnyArray) -> HostArray:
         part, sizes = select_table("table", array, numbers, key_axis)

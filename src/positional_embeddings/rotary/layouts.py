@@ -191,7 +191,7 @@ def convert_layout(
     for old, new in zip(*slices, strict=True):
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
-    index: Array = backend.xp.asarray(entries, dtype=backend.integer, device=backend.device)
+    index: Array = backend.xp.asarray(entries, dtype=backend.int_dtype, device=backend.device)
     return backend.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
 
 
@@ -211,6 +211,13 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
     count, total = len(sections), sum(sections)
     if order == "contiguous":
         return tuple(c for c, n in enumerate(sections) for _ in range(n))
+    if order == "first_last":
+        first, *others = sections
+        if len(set(others)) > 1:
+            requirement = "have equal sections after the first in order 'first_last'"
+            raise wrong_value("sections", requirement, tuple(sections))
+        # The other coordinates alternate, and the pairs of the first coordinate follow.
+        return (*range(1, count),) * max(others, default=0) + (0,) * first
     if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
         requirement = "have no coordinate with more pairs than the first in strided order"
         raise wrong_value("sections", requirement, tuple(sections))

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
-from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
+from positional_embeddings.angles.frequencies import DecimalFrequencies, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
@@ -38,13 +38,13 @@ from positional_embeddings.rotary.rotate import (
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.tables import RotaryTables
 
-# Readers of configurations of Hugging Face, which `models.hf_config` registers.
+# Functions that read configurations of Hugging Face; `models/hf_config.py` fills the dict.
 config_readers: dict[str, Callable[..., Any]] = {}
 
 SectionFrequencies = Literal["shared", "restart"]
-SectionOrder = Literal["contiguous", "strided"]
+SectionOrder = Literal["contiguous", "strided", "first_last"]
 
-# Positions; sums of a shift and a position fit in 64-bit integers.
+# Largest shift, in positions. The sum of a shift and a position fits in int64.
 MAX_SHIFT = 2**60
 
 
@@ -61,12 +61,12 @@ class RoPE(checks.CheckedDataclass):
     >>> rope(q).shape, rope(k).shape
     ((1, 8, 100, 64), (1, 8, 100, 64))
 
-    Immutable, and independent of the array library: tables of cosine and sine are computed for the
-    library, device and dtype of each `x`. A layer caches a few pages of positions for each, of at
-    most `seq_len` positions in total. Pickles and copies do not contain them. With CuPy each stream
-    has its own tables, so any number of streams may share a layer. The tables of the latest 16
-    streams, dtypes and memory orders are cached. Call the layer once on a stream before capturing
-    a graph there.
+    The layer is immutable and works with any array library. It computes tables of cosine and sine
+    for the library, device and dtype of each `x`. It caches a few pages of positions for each, of
+    at most `seq_len` positions in total. Pickles and copies do not contain them. With CuPy each
+    stream has its own tables, so any number of streams may share a layer. The tables of the latest
+    16 streams, dtypes and memory orders are cached. Call the layer once on a stream before
+    capturing a graph there.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class RoPE(checks.CheckedDataclass):
     layout : {"half", "interleaved"}, default "half"
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1.
     rotary_dim : int, optional
-        Number n of leading features that are rotated, positive and even; all if None, also after
-        `dataclasses.replace` with another `head_size`.
+        Number n of leading features that are rotated, positive and even. None rotates all features,
+        also after `dataclasses.replace` with another `head_size`.
     scaling : callable, optional
         Frequency scaling for a longer context: `LinearScaling`, `NTKScaling`, `DynamicNTKScaling`,
         `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling`, `ProportionalScaling`, or another
@@ -95,9 +95,11 @@ class RoPE(checks.CheckedDataclass):
     section_frequencies : {"shared", "restart"}, default "shared"
         Whether the coordinates share one range of frequencies (multimodal RoPE), or each has its
         own full range (axial RoPE).
-    section_order : {"contiguous", "strided"}, default "contiguous"
+    section_order : {"contiguous", "strided", "first_last"}, default "contiguous"
         Whether the pairs of a coordinate are contiguous, or alternate with the pairs of the other
-        coordinates. In strided order the first coordinate has the remaining pairs.
+        coordinates. In strided order the first coordinate has the remaining pairs. In the order
+        "first_last", all other coordinates alternate, and then follow the pairs of the first one,
+        as in Ernie 4.5 VL.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
         axes, and required for more: -1 and -2 for ``(batch, heads, seq, head)``.
@@ -180,7 +182,7 @@ class RoPE(checks.CheckedDataclass):
         tables = PositionTables(per_pair, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
-    def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[Frequencies, float]:
+    def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[DecimalFrequencies, float]:
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
         if self.sections and coordinates and self.section_frequencies == "restart":
             if self.scaling is not None:
@@ -260,7 +262,7 @@ class RoPE(checks.CheckedDataclass):
         key = call_key(x, out, positions)
         plan = self._tables.plans.get(key) or self._plan(key, x, positions, out=out)
         full_width = plan.kernel is rotate_full_width
-        cos, sin = self._tables.at(
+        cos, sin = self._tables.aligned_tables(
             plan.x_axes, positions, offset, plan.backend, full_width=full_width
         )
         return plan, cos, sin
@@ -332,18 +334,20 @@ class RoPE(checks.CheckedDataclass):
         if isinstance(array, list | tuple | range):
             backend = backend_for(xp, device)
             numbers = checks.sequence_of("positions", array)
-            max_position = dtypes.largest_integer(backend.integer, backend.xp)
+            max_position = dtypes.largest_integer(backend.int_dtype, backend.xp)
             if (wrong := next((n for n in numbers if abs(n) > max_position), None)) is not None:
                 raise wrong_value(
                     "positions", f"hold positions within {max_position}", format_value(wrong)
                 )
-            array = backend.xp.asarray(numbers, dtype=backend.integer, device=backend.device)
+            array = backend.xp.asarray(numbers, dtype=backend.int_dtype, device=backend.device)
         else:
             backend = get_backend(positions=array)
             checks.omitted("where `positions` is an array", wrong_type, xp=xp, device=device)
-        backend = backend.with_dtype(checks.float_dtype(dtype, backend.default_float, backend))
+        backend = backend.with_dtype(
+            checks.float_dtype(dtype, backend.default_float_dtype, backend)
+        )
         order: axes.Order = "F" if axes.has_features_last(self) else "C"
-        return RotaryTables(self, self._tables.at_positions(array, order, backend))
+        return RotaryTables(self, self._tables.tables_of_positions(array, order, backend))
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
         """Shift the positions of a rotated array, such as cached keys.
@@ -380,9 +384,9 @@ class RoPE(checks.CheckedDataclass):
         plan = self._plan(None, x, None if is_number else delta, "delta")
         backend, x_axes = plan.backend, plan.x_axes
         if is_number:
-            cos, sin = self._tables.at_number(number, x_axes, backend)
+            cos, sin = self._tables.tables_of_number(number, x_axes, backend)
         else:
-            cos, sin = self._tables.at(x_axes, delta, 0, backend)
+            cos, sin = self._tables.aligned_tables(x_axes, delta, 0, backend)
         return rotate(x, cos, sin, plan, divisor=self.attention_factor)
 
     @classmethod

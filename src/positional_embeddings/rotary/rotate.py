@@ -147,8 +147,8 @@ def _alignment(
     is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
     if options.rotary_dim is not None:
-        most = f"{features}, the features of `x`"
-        features = layouts.rotated_features(options.rotary_dim, features, most)
+        limit = f"{features}, the features of `x`"
+        features = layouts.rotated_features(options.rotary_dim, features, limit)
     elif not is_complex:
         layouts.check_even(x, axis)
     shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
@@ -416,7 +416,7 @@ def _rotate_blocks(
     for block, table_block in _blocks(x, cos, axis, backend):
         first, second, out_first, out_second = [part[block] for part in parts]
         if (table_block, first.shape) != previous:
-            c, s = (_repeated(table[table_block], first, backend) for table in (cos, sin))
+            c, s = (_broadcast_copy(table[table_block], first, backend) for table in (cos, sin))
             previous = table_block, first.shape
         first, second = (backend.astype(part, c.dtype) for part in (first, second))
         rotated_first = first * c
@@ -427,7 +427,7 @@ def _rotate_blocks(
         out_second[...] = rotated_second
 
 
-def _repeated(table: Array, block: Array, backend: Backend) -> Array:
+def _broadcast_copy(table: Array, block: Array, backend: Backend) -> Array:
     """Repeat a table over its block, as NumPy broadcasts slowly along short rows."""
     if table.shape == block.shape or not backend.computes_in_blocks:
         return table
@@ -458,7 +458,7 @@ def _blocks(x: Array, table: Array, axis: int, backend: Backend) -> Iterator[tup
         order.sort(key=lambda a: -strides[a])
     lengths = blocks.block_lengths(shape, order, max_pairs)
     order.sort(key=lambda a: table.shape[a] == 1)
-    for parts in product(*(blocks.cuts(shape[a], lengths[a]) for a in order)):
+    for parts in product(*(blocks.block_slices(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
         block = tuple(part_of[a] for a in range(len(shape)))
         lengths_and_parts = zip(table.shape, block, strict=True)

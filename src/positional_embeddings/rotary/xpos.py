@@ -63,7 +63,7 @@ def xpos_scale(
            [1.   , 0.643]])
     """
     backend = get_backend(positions=positions)
-    xp, widest = backend.xp, backend.widest
+    xp, widest = backend.xp, backend.widest_float_dtype
     checks.positions("positions", positions, backend)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)

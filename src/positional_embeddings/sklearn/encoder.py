@@ -42,11 +42,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         One of:
 
         - "auto": the encoding depends on the column. Dates are "cyclic" with `periods`, or with the
-          day, the week and the year as far as the dates resolve them (see Notes), else "fourier".
-          The time itself is added if dates cover the longest period 1.9 times, or resolve none.
-          Columns named as latitude and longitude are "spherical" of degree 6; a longitude alone is
-          "cyclic". Other numbers are "cyclic" with `periods`, else "fourier". With `wavelengths`
-          all columns are "fourier";
+          day, the week and the year as far as the dates resolve them (see Notes), else "fourier",
+          and the time itself by `trend`. Columns named as latitude and longitude are "spherical" of
+          degree 6; a longitude alone is "cyclic". Other numbers are "cyclic" with `periods`.
+          Without it, whole numbers named as a part of a clock or calendar, such as hour or
+          day_of_week, and degrees named as a direction, such as wind_dir, are "cyclic" if their
+          values fit (see Notes). Booleans do not change, and others are "fourier". With
+          `wavelengths` all columns are "fourier";
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
@@ -59,9 +61,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     harmonics : int or list of int, default 3
         Number of harmonics of each period with "cyclic" and "auto", or one number for each period.
         Without `periods`, the largest number for the day, the week and the year.
-    trend : bool, default False
-        Whether "auto" adds times, and numbers that are no places, as columns: -1 at the smallest
-        and 1 at the largest value in `fit`.
+    trend : bool or "auto", default "auto"
+        Whether the encoding "auto" adds times, and numbers that are no places, as columns: -1 at
+        the smallest and 1 at the largest value in `fit`. "auto" adds times if they cover the
+        longest period 1.9 times, or have no period.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column in `fit`. Spans of times are as for `periods`, without the calendar.
@@ -85,12 +88,19 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     feature_names_in_ : array of str, shape (n_features_in_,)
         Names of these columns, if all are strings.
 
+    Warns
+    -----
+    UserWarning
+        In `fit`, if the dates do not resolve more than three harmonics that you pass. In
+        `transform`, if values are outside of the range in `fit` by more than a tenth of it, where
+        octaves repeat.
+
     Raises
     ------
     TypeError, ValueError
         In `fit`: if an option is missing or wrong, or the encoding does not use it; if numbers or
         times are missing (NaN, NaT) with `missing` "error"; if a column holds text or mixes time
-        zones.
+        zones; if "auto" finds categories.
 
     See Also
     --------
@@ -107,6 +117,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     the number of harmonics; a bin counts if it has a tenth of the mean count. Where the dates cover
     less than 1.9 periods, a gap of phases above 0.11 limits this to one harmonic, and above 0.42 to
     none.
+
+    Named cycles are 24 (hour), 60 (minute, second), 7 (weekday, dayofweek), 12 (month), 52 or 53
+    (week), 365 or 366 (dayofyear) and 360 (wind_dir, azimuth, bearing, heading). Values from 0 or 1
+    fit if they have no more than the cycle, and a range of a third of it or more.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy arrays.
@@ -137,7 +151,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     periods: Any = None
     harmonics: int | Sequence[int] = 3
-    trend: bool = False
+    trend: bool | Literal["auto"] = "auto"
     wavelengths: Any = None
     degree: int = 6
     unit: Literal["degrees", "radians"] = "degrees"
@@ -161,8 +175,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         encoding, options = self._checked_options()
         columns = self._columns(X, reset=True)
-        names = zip(_check_feature_names_in(self), columns, strict=True)
-        coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
+        levels = frames.levels_of(frames.as_table(X)) or [""] * len(columns)
+        described = zip(_check_feature_names_in(self), columns, levels, strict=True)
+        coordinates = [
+            Coordinate(name, x, f"column {name!r}", levels=level) for name, x, level in described
+        ]
         features = ENCODINGS[encoding](coordinates, **options)
         # Encoding one row raises the remaining errors.
         self._block, *_ = features.encode([_first(column) for column in columns])
@@ -289,7 +306,10 @@ def _number_options(table: Any) -> dict[str, Any]:
     """Return options of scikit-learn's checks: it preserves these dtypes, and allows NaN."""
     is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
     backend = get_backend(X=table) if is_dispatched else backend_for()
-    return {"dtype": [backend.widest, backend.xp.float32], "ensure_all_finite": "allow-nan"}
+    return {
+        "dtype": [backend.widest_float_dtype, backend.xp.float32],
+        "ensure_all_finite": "allow-nan",
+    }
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

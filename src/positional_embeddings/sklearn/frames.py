@@ -3,6 +3,7 @@
 Methods of pandas and polars read their tables, so that this module imports neither.
 """
 
+from collections.abc import Sequence
 from datetime import tzinfo
 from math import nan
 from numbers import Integral
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arrays.errors import (
     format_value,
     type_name,
-    warn_caller,
     wrong_type,
     wrong_value,
 )
@@ -45,6 +45,11 @@ def as_table(x: Any, name: str = "X") -> Table:
         raise wrong_type(name, "be a table in memory", type_name(x), hint)
     if hasattr(x, "collect"):  # lazy, of polars
         raise wrong_type(name, "be a table in memory", type_name(x), f" Pass {name}.collect().")
+    if hasattr(x, "dims") and hasattr(x, "to_dataframe"):  # of xarray
+        is_small = len(x.dims) <= 2 and not hasattr(x, "data_vars")
+        call = "to_pandas()" if is_small else "to_dataframe().reset_index()"
+        hint = f" Pass {name}.{call}, which keeps the coordinates."
+        raise wrong_type(name, "be a table or an array", type_name(x), hint)
     if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # also an index of pandas
@@ -64,6 +69,7 @@ def labelled_columns(name: str, table: Table) -> list[tuple[str, str, Table]]:
     columns = []
     for j, key in enumerate(names):
         label, column = f"{name}[{key!r}]", get_column(table, j)
+        label = name if name.endswith(".index") else label
         kind = column_kind(column)
         if kind not in ("dates", "spans", "numbers"):
             hint = conversion_hint(column)
@@ -108,6 +114,19 @@ def column_kind(column: Table) -> str:
     return "numbers"
 
 
+def levels_of(table: Table) -> list[str]:
+    """Return "booleans", "categories" or "" for each column."""
+    count = table.shape[1] if len(getattr(table, "shape", ())) == 2 else 0
+    if not is_frame(table):
+        is_boolean = getattr(getattr(table, "dtype", None), "kind", "") == "b"
+        return ["booleans" if is_boolean else ""] * count
+    dtypes = (str(get_column(table, j).dtype).lower() for j in range(count))
+    return [
+        "booleans" if name.startswith("bool") else "categories" if name == "category" else ""
+        for name in dtypes
+    ]
+
+
 def is_frame(table: Table) -> bool:
     """Return whether a table is a table of pandas or polars."""
     return hasattr(table, "iloc") or hasattr(table, "get_columns")
@@ -127,6 +146,27 @@ def replace_columns(table: Table, columns: dict[int, HostArray]) -> Table:
         return table
     names = table.columns
     return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
+
+
+def frame_of(kind: Any, names: list[str], positions: HostArray, columns: Sequence[Column]) -> Table:
+    """Return positions, (rows, columns), as a frame of pandas or polars, with dates for days."""
+    frame = kind(dict(zip(names, positions.T, strict=True)))
+    times = {}
+    for j, column in enumerate(columns):
+        if not column.is_time:
+            continue
+        microseconds = np.round(positions[:, j] * 86400e6)
+        times[j] = microseconds.astype("datetime64[us]" if column.is_date else "timedelta64[us]")
+    frame = replace_columns(frame, times) if times else frame
+    zones = {j: column.zone for j, column in enumerate(columns) if column.zone is not None}
+    for j, zone in zones.items():
+        clock = get_column(frame, j).dt
+        if hasattr(clock, "tz_localize"):
+            frame.isetitem(j, clock.tz_localize("UTC").dt.tz_convert(zone))
+        else:
+            series = clock.replace_time_zone("UTC").dt.convert_time_zone(str(zone))
+            frame = frame.with_columns(series)
+    return frame
 
 
 def times_to_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
@@ -197,8 +237,8 @@ def check_distinct(name: str, exact: HostArray, rounded: HostArray) -> None:
         raise wrong_value(name, requirement, "closer ones", hint)
 
 
-def warn_of_angles(name: str, values: HostArray) -> None:
-    """Warn of numbers that look like angles: steps from one end of a turn to the other."""
+def message_of_angles(name: str, values: HostArray) -> str:
+    """Return a warning of numbers that step from one end of a turn to the other, or ""."""
     steps, low, high = abs(np.diff(values)), values.min(initial=0.0), values.max(initial=0.0)
     for turn, angle, inverse in _TURNS:
         is_turn = low >= 0 or max(-low, high) <= turn / 2
@@ -210,7 +250,8 @@ def warn_of_angles(name: str, values: HostArray) -> None:
             message = f"{name} looks like angles: steps go from one end of {turn:.5g} to the "
             message += "other, and the mean of both ends is opposite to them. Use two columns, "
             columns = f"x = np.cos({angle}) and y = np.sin({angle})"
-            warn_caller(f"{message}{columns}, and convert by {inverse} % {turn:.5g}.")
+            return f"{message}{columns}, and convert by {inverse} % {turn:.5g}."
+    return ""
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:

@@ -4,12 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from inspect import signature
+from itertools import product
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils._set_output import _wrap_method_output
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import (
     format_value,
     plural,
@@ -19,9 +23,10 @@ from positional_embeddings.arrays.errors import (
 )
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import SeriesFiller
-from positional_embeddings.sklearn.kernels import MEAN_DAYS, PeriodicKernel, scale_of
+from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns
+from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+from positional_embeddings.times.calendar import MEAN_DAYS
 from positional_embeddings.times.dates import is_missing, time_zone_of
 from positional_embeddings.times.durations import duration_of, listed
 
@@ -30,6 +35,13 @@ _CALENDAR_PERIODS = ("day", "week", "year")
 
 # The largest number for which curvatures between neighbours and their inverses are finite.
 _MAX_VALUE = 1e100
+
+# Clocks go back in the first hours of a day, once a year, in days.
+_NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
+
+# Steps that differ by this part are unequal. The smallest number of pairs of neighbouring rows, and
+# the smallest ratio of their squared differences to that of any two rows, without an order.
+_MAX_STEP_DIFFERENCE, _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 1e-3, 20, 0.8
 
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
@@ -56,8 +68,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     estimator : regressor, optional
-        Cloned for each column with gaps. If None, the best predictors of hidden gaps of the same
-        length fill gaps (see Notes); with several columns of positions, an `AttentionRegressor`.
+        Cloned for each column with gaps. For a table it is passed the positions with their names,
+        and dates if it has a part of this library, a `ColumnTransformer` or a
+        `FunctionTransformer`, else days since 1970-01-01 UTC. If None, the best predictors of
+        hidden gaps of the same length fill gaps (see Notes); with several columns of positions, an
+        `AttentionRegressor`.
     positions : "auto", "index", sequence of int or str, or None, default "auto"
         Columns of the positions of the rows, such as times or places; they have no gaps, and are
         returned. "index" is the index of a pandas table or series, of one level. "auto" is the
@@ -67,12 +82,16 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     periods : "auto", number, span of time, part of the calendar or list of these, default "auto"
         Periods of seasons, in the unit of the positions, or in rows. A period is used if the record
         has 2.5 cycles or more, and a season remains after the previous periods are removed.
-        "auto" is day, week and year for times, and none for numbers. For times, spans are written
-        as "12h", numbers are days, and "day", "week", "month", "quarter" and "year" follow the
-        clock.
+        "auto" is day, week and year for times, and none for numbers. For times, a period
+        is a span such as "12h" or ``pd.Timedelta("12h")``, not a number; "day", "week", "month",
+        "quarter" and "year" follow the clock.
     time_zone : str or tzinfo, optional
         Zone such as "Europe/Zurich", whose clock calendar periods follow. If None, the zone of the
         positions. Times without a zone are local times, and an error with `time_zone`.
+    n_nearest_features : int, default 12
+        The largest number of other columns that help to fill a column: those with the largest
+        correlation, without seasons. If 0, each column is filled from its samples only. Without
+        effect with an estimator or several coordinates.
 
     Attributes
     ----------
@@ -88,7 +107,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warns
     -----
     UserWarning
-        In `fit`, if a column with gaps looks like angles, such as directions of wind and
+        At most one of each kind, with the names of the columns. In `fit` with `positions` "auto"
+        and no dates, if the index or a column of spans has unequal steps, and if rows have no
+        order: neighbours differ as much as other rows. In `fit`, if a period that you pass has no
+        season, and if a column with gaps looks like angles, such as directions of wind and
         longitudes: fill their sine and cosine. If values at an explicit position differ, as for
         several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
         period, such as nights or weekends: straight lines fill them, with the standard deviation of
@@ -127,6 +149,24 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     value or the mean of 8 continues, plus the season. Hidden ends of the record determine the
     weights, and variances that grow with the distance.
 
+    Other columns correct the candidates. Let :math:`e` be the error of a candidate at a hidden
+    sample, and :math:`r_k` the error of the same bridge there in column k without its seasons. The
+    corrected candidate has the error :math:`e - \sum_k b_k r_k`, with the sum over the set M of
+    columns measured there, and
+
+    .. math:: b = (R_{MM} + \lambda I)^{-1} c_M, \quad
+        \lambda = \frac{K}{n} \frac{\rho}{1 - \rho},
+
+    where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
+    of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
+    number of other columns, n the number of windows, and :math:`\rho` the part of the variance
+    that remains. The mean of the record is a third bridge of corrected candidates. Their errors
+    are predictions from the other four of five blocks of time. All candidates share the weights.
+    Gaps of an octave of :math:`\rho` have their own weights and variance, from hidden samples with
+    the other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
+    samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
+    other column is measured, and tables of one column, do not depend on other columns.
+
     References
     ----------
     Breiman (1996), Stacked regressions. Cleveland et al. (1990), STL: a seasonal-trend
@@ -146,6 +186,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     positions: Sequence[int] | Sequence[str] | str | None = "auto"
     periods: Any = "auto"
     time_zone: Any = None
+    n_nearest_features: int = 12
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -172,25 +213,40 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         estimator = self.estimator
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             raise wrong_type("estimator", "be a regressor", format_value(estimator))
+        checks.non_negative_integer("n_nearest_features", self.n_nearest_features)
         self._times: dict[str, list[frames.Column]] = {}
         table = frames.as_table(X)
         self._text_columns = _text_columns(table)
         rows = self._read(table, reset=True)
+        messages = {}
         for j in self._text_columns:
             if count := sum(map(is_missing, frames.get_column(table, j))):
                 message = f"Column {self._name(j)!r} holds text or booleans, and keeps its "
                 hint = ": convert it to numbers, as by pandas.to_numeric, to fill them."
-                warn_caller(f"{message}{plural(count, 'gap')}{hint}")
+                messages[j] = f"{message}{plural(count, 'gap')}{hint}"
+        self._warn(messages)
         self._periods = self._checked_periods(rows.columns)
+        self._columns = rows.columns
+        self._frame_type = type(table) if frames.is_frame(table) else None
+        self._position_names = [self._name(j) for j in rows.position_columns]
+        if self.positions_ == "index":
+            self._position_names = [str(getattr(X.index, "name", None) or "index")]
         columns = set(range(rows.values.shape[1]))
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
-        self.estimators_: list[Any] = [None] * rows.values.shape[1]
+        gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
+        messages = {}
         for j, samples in self._samples.items():
-            if len(samples) < len(rows.values):
+            if j in gap_columns:
                 in_order = samples[samples[:, 0].argsort(), -1]
-                frames.warn_of_angles(f"Column {self._name(j)!r}", in_order)
-            self.estimators_[j] = self._fit_column(j, samples, rows)
+                messages[j] = frames.message_of_angles(f"Column {self._name(j)!r}", in_order)
+        self._warn(messages)
+        estimators = self._fit_columns(self._samples, rows)
+        self.estimators_ = [estimators.get(j) for j in range(rows.values.shape[1])]
+        if not (isinstance(self.periods, str) and self.periods == "auto"):
+            self._warn_of_unused_periods(gap_columns)
+        if self.positions_ is None and self.positions is not None and gap_columns:
+            self._warn_of_positions(rows, getattr(table, "index", None), gap_columns)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -212,10 +268,16 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         table = frames.as_table(X)
         filled, gaps = self._gaps(table)
+        unsampled, outside = {}, {}
         for j, (estimator, gap, positions) in gaps.items():
-            filled[gap, j] = estimator.predict(positions)
+            filled[gap, j] = estimator.predict(self._table_of(positions))
             if isinstance(estimator, SeriesFiller):
-                self._warn(self._name(j), estimator, positions)
+                name = f"Column {self._name(j)!r}"
+                unsampled[j] = _message_of_phases(name, estimator, positions)
+                unit = " days" if self._columns[0].is_time else ""
+                outside[j] = _message_of_extrapolation(name, estimator, positions, unit)
+        self._warn(unsampled)
+        self._warn(outside)
         return _restore(X, table, filled, gaps)
 
     @partial(_wrap_method_output, method="transform")  # follows `set_output`
@@ -246,7 +308,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 requirement = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", requirement, format_value(self.estimator))
-            std[gap, j] = estimator.predict(positions, return_std=True)[1]
+            std[gap, j] = estimator.predict(self._table_of(positions), return_std=True)[1]
         return _restore(X, table, std, range(std.shape[1]))
 
     def _gaps(
@@ -254,55 +316,104 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     ) -> tuple[HostArray, dict[int, tuple[Any, HostArray, HostArray]]]:
         """Return the numbers of a table, and regressor, mask and positions of gaps by column."""
         check_is_fitted(self)
-        rows, gaps = self._read(X, reset=False), {}
-        for j, fitted in self._samples.items():
-            gap = np.isnan(rows.values[:, j])
-            if gap.any():
-                samples, estimator = _samples(rows, j), self.estimators_[j]
-                if self.positions_ is not None:
-                    samples = _merge(samples, fitted)
-                if not np.array_equal(samples, fitted):
-                    estimator = self._fit_column(j, samples, rows)
-                gaps[j] = estimator, gap, rows.positions[gap, :]
-        return np.array(rows.values), gaps
+        rows = self._read(X, reset=False)
+        gaps = {j: np.isnan(rows.values[:, j]) for j in self._samples}
+        gaps = {j: gap for j, gap in gaps.items() if gap.any()}
+        is_series = self._periods is not None
+        samples = {j: _samples(rows, j) for j in (self._samples if gaps and is_series else gaps)}
+        if self.positions_ is not None:
+            samples = {j: _merge(column, self._samples[j]) for j, column in samples.items()}
+        is_new = {j: not np.array_equal(column, self._samples[j]) for j, column in samples.items()}
+        if not (is_series and any(is_new.values())):
+            samples = {j: column for j, column in samples.items() if is_new[j]}
+        estimators = dict(enumerate(self.estimators_)) | self._fit_columns(samples, rows)
+        fitted = {j: (estimators[j], gap, rows.positions[gap, :]) for j, gap in gaps.items()}
+        return np.array(rows.values), fitted
 
-    def _fit_column(self, j: int, samples: HostArray, rows: "_Rows") -> Any:
-        """Return the fitted regressor of a column; warn of several samples at a position."""
+    def _check_samples(self, j: int, samples: HostArray) -> str:
+        """Check that a column has samples; return a warning of several at a position, or ""."""
         if not samples.size:
             hint, actual = _ROWS_HINT if self.positions_ is None else "", f"none in {self._name(j)}"
             raise wrong_value("X", "have a measurement in each column", actual, hint)
-        positions, distinct = (np.unique(x, axis=0) for x in (samples[:, :-1], samples))
+        positions, counts = np.unique(samples[:, :-1], axis=0, return_counts=True)
+        distinct = np.unique(samples, axis=0)
         is_auto = self.positions == "auto"
         if distinct.shape[0] > positions.shape[0] and (is_auto or self._periods is not None):
             hint = " Fill each group separately, as by groupby."
+            column = self._columns[0]
+            is_naive = column.is_date and column.zone is None
+            if is_naive and _is_one_night(positions[counts > 1, 0]):
+                hint = ' If clocks go back there: X.tz_localize(zone, ambiguous="infer").'
             if is_auto:
                 hint += ' With `positions` such as "index" or ["time"], their mean is used.'
                 raise wrong_value("X", "have one value at a position", "several", hint)
             message = f"Column {self._name(j)!r} has several values at a position, whose mean is "
-            warn_caller(f"{message}used.{hint}")
-        x, y = samples[:, :-1], samples[:, -1]
-        if self._periods is None:
-            is_default = self.estimator is None
-            estimator = AttentionRegressor() if is_default else clone(self.estimator)
-            return estimator.fit(x, y)
-        queries = rows.positions[np.isnan(rows.values[:, j]), :]
-        return SeriesFiller(x, y, queries, self._periods)
+            return f"{message}used.{hint}"
+        return ""
+
+    def _fit_columns(self, samples: dict[int, HostArray], rows: "_Rows") -> dict[int, Any]:
+        """Return the fitted regressor of each column; warn of several samples at a position."""
+        self._warn({j: self._check_samples(j, column) for j, column in samples.items()})
+        if self._periods is None or not samples:
+            template = AttentionRegressor() if self.estimator is None else self.estimator
+            return {
+                j: clone(template).fit(self._table_of(column[:, :-1]), column[:, -1])
+                for j, column in samples.items()
+            }
+        periods = self._periods
+        fillers = {j: SeriesFiller(c[:, :-1], c[:, -1], periods) for j, c in samples.items()}
+        queries = [rows.positions[np.isnan(rows.values[:, j]), :] for j in samples]
+        fit_columns(list(fillers.values()), queries, self.n_nearest_features)
+        return fillers
+
+    def _table_of(self, positions: HostArray) -> Any:
+        """Return positions for an estimator: a frame with names, and dates where it reads dates."""
+        if self._periods is not None or self._frame_type is None or not self._position_names:
+            return positions
+        columns = self._columns if self.estimator is None or _reads_dates(self.estimator) else ()
+        return frames.frame_of(self._frame_type, self._position_names, positions, columns)
 
     def _name(self, j: int) -> str:
         """Return the name of a column."""
         return str(self.get_feature_names_out()[j])
 
-    def _warn(self, name: str, filler: SeriesFiller, positions: HostArray) -> None:
-        """Warn of gaps at unsampled phases, and far before or after the record."""
-        for period in filler.unsampled_periods(positions)[:1]:
-            message = f"Column {name!r} has gaps at phases of the {period.period} that were never "
-            message += "measured. Straight lines fill them; leave this period out of `periods` if "
-            warn_caller(f"{message}its phases are alike.")
-        limit = filler.max_extrapolation
-        if count := np.count_nonzero(filler.extrapolation(positions) > limit):
-            message = f"Column {name!r} has {plural(count, 'gap')} farther than {limit:g} "
-            message += "before or after its record, a tenth of it: predictions may be wrong there, "
-            warn_caller(f"{message}and bands far too narrow.")
+    def _warn(self, messages: dict[int, str]) -> None:
+        """Warn of the first column with a message, and name the others."""
+        columns = [j for j, message in messages.items() if message]
+        if columns:
+            names = ", ".join(repr(self._name(j)) for j in columns[1:])
+            warn_caller(messages[columns[0]] + (f" The same holds for {names}." if names else ""))
+
+    def _warn_of_unused_periods(self, columns: Sequence[int]) -> None:
+        """Warn of each stated period without a season, once for all columns."""
+        reasons: dict[str, list[str]] = {}
+        periods = zip(listed("periods", self.periods), self._periods or (), strict=True)
+        for (stated, period), j in product(periods, columns):
+            if reason := self.estimators_[j].reason_unused(period):
+                message = f"The period {format_value(stated)} is not used: {reason}, in "
+                reasons.setdefault(message, []).append(repr(self._name(j)))
+        for message, names in reasons.items():
+            count = "" if len(names) == 1 else f"{len(names)} columns from "
+            warn_caller(f"{message}{count or 'column '}{names[0]}.")
+
+    def _warn_of_positions(self, rows: "_Rows", index: Any, columns: Sequence[int]) -> None:
+        """Warn of positions that "auto" does not use, and of columns without an order of rows."""
+        spans = [j for j, column in enumerate(self._times["X"]) if column.is_time]
+        sources = [(f"Column {self._name(j)!r}", [self._name(j)], rows.values[:, j]) for j in spans]
+        for source, positions, values in [*sources, ("The index", "index", index)]:
+            if _has_unequal_steps(values):
+                message = f"{source} holds unequal steps, and `positions` "
+                message += '"auto" uses dates only: rows are filled as at equal steps. Pass '
+                warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
+                return
+        is_ordered = bool(self._periods)  # by a stated season
+        names = [self._name(j) for j in columns if _has_no_order(self._samples[j])]
+        if names and not is_ordered:
+            message = f"Rows have no order in column {names[0]!r}"
+            message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
+            message += ": neighbours differ as much as other rows, and do not predict gaps. Pass "
+            message += "`positions=` such as times or places, or use IterativeImputer of "
+            warn_caller(f"{message}scikit-learn; positions=None omits this warning.")
 
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
@@ -322,7 +433,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         default = _CALENDAR_PERIODS if column.is_time else ()
         resolved = []
         for i, period in enumerate(default if is_auto else listed("periods", self.periods)):
-            scale_of(f"periods[{i}]", period, is_time=column.is_time, is_period=True)  # a check
+            period_of(f"periods[{i}]", period, is_time=column.is_time)  # a check
             span = duration_of(period)
             is_calendar = isinstance(span, str) and span in MEAN_DAYS
             kernel = PeriodicKernel(period, 1.0, time_zone=zone if is_calendar else None)
@@ -420,12 +531,69 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return indices
 
 
+def _message_of_phases(name: str, filler: SeriesFiller, positions: HostArray) -> str:
+    """Return a warning of gaps at unsampled phases, or ""."""
+    for period in filler.unsampled_periods(positions)[:1]:
+        message = f"{name} has gaps at phases of the {period.period} that were never "
+        message += "measured. Straight lines fill them; leave this period out of `periods` if "
+        return f"{message}its phases are alike."
+    return ""
+
+
+def _message_of_extrapolation(
+    name: str, filler: SeriesFiller, positions: HostArray, unit: str
+) -> str:
+    """Return a warning of gaps far before or after the record, or ""."""
+    limit = filler.max_extrapolation
+    if count := np.count_nonzero(filler.extrapolation(positions) > limit):
+        message = f"{name} has {plural(count, 'gap')} farther than {limit:g}{unit} "
+        message += "before or after its record, a tenth of it: predictions may be wrong there, "
+        return f"{message}and bands far too narrow."
+    return ""
+
+
 def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[int]) -> Any:
     """Convert numbers to the type of X: an array, or a copy of a table or series."""
     if not frames.is_frame(table):
         return numbers
     table = frames.replace_columns(table, {j: numbers[:, j] for j in columns})
     return table if table.shape == X.shape else frames.get_column(table, 0).rename(X.name)
+
+
+def _has_unequal_steps(values: Any) -> bool:
+    """Return whether an index or column of numbers or spans increases by different steps."""
+    if values is None or getattr(values.dtype, "kind", "O") not in "iufm" or len(values) < 3:
+        return False
+    steps = np.diff(np.asarray(values).astype(np.float64))
+    return bool((steps > 0).all() and np.ptp(steps) > _MAX_STEP_DIFFERENCE * np.median(steps))
+
+
+def _has_no_order(samples: HostArray) -> bool:
+    """Return whether squared differences of neighbouring rows are as large as of any two."""
+    row, y = samples[:, 0], samples[:, -1]
+    y = (y - y.mean()) / (np.ptp(y) or 1.0)
+    squares = np.diff(y)[np.diff(row) == 1] ** 2
+    n = squares.size
+    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(n, 1) ** 0.5)
+    return bool(n >= _MIN_NEIGHBOURS and squares.mean() > 2 * limit * y.var() > 0)
+
+
+def _reads_dates(estimator: Any) -> bool:
+    """Return whether an estimator has a part of this library, or one that selects columns."""
+    parts = [estimator, *estimator.get_params().values()]
+    packages = {type(part).__module__.split(".")[0] for part in parts}
+    selects_columns = any(
+        isinstance(part, ColumnTransformer | FunctionTransformer) for part in parts
+    )
+    return __package__.split(".")[0] in packages or selects_columns
+
+
+def _is_one_night(days: HostArray) -> bool:
+    """Return whether times, in days, are all within a few hours of one night of a year."""
+    nights = np.floor(days)
+    return bool(
+        (days - nights < _NIGHT_DAYS).all() and (np.diff(np.unique(nights)) > _YEAR_DAYS).all()
+    )
 
 
 def _text_columns(table: frames.Table) -> list[int]:
@@ -444,7 +612,7 @@ def _samples(rows: _Rows, j: int) -> Array:
 
 def _merge(samples: HostArray, fitted: HostArray) -> Array:
     """Add the samples of `fit` at other positions; return only these if they include all."""
-    if set(map(tuple, samples)) <= set(map(tuple, fitted)):
+    if np.array_equal(samples, fitted) or set(map(tuple, samples)) <= set(map(tuple, fitted)):
         return fitted
     positions = set(map(tuple, samples[:, :-1]))
     is_other = [tuple(position) not in positions for position in fitted[:, :-1]]

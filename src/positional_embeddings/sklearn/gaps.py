@@ -1,8 +1,8 @@
-"""Gaps of a column along one coordinate, filled by stacked regressions."""
+"""Gaps of columns along one coordinate, filled by stacked regressions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from math import ceil, nan
+from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
 
 from scipy.optimize import nnls
@@ -26,10 +26,21 @@ _MIN_CYCLES, _MIN_STEPS, _NEIGHBOURS = 2.5, 2.5, 8
 # The number of harmonics, of which irregular samples have to resolve one.
 _NUM_HARMONICS = 3
 
-_ROUNDING = 1e-9  # relative rounding error of a length
+_ROUNDING = 1e-9  # relative rounding error of a length and of a residual
+
+# Other columns: the smallest part and number of hidden samples with a measurement, the number of
+# blocks of time, and the octave of the remaining variance without a measurement.
+_MIN_MEASURED_PART, _MIN_MEASURED, _NUM_BLOCKS, _NO_OTHERS = 0.1, 10, 5, 1
+
+# The number of estimates of a ridge, the smallest part of the variance that remains, and the
+# smallest variance.
+_NUM_RIDGES, _MIN_PART, _TINY = 3, 2.0**-10, 1e-300
 
 # Whether each sample is visible, and the indices of the hidden samples to predict.
 Splits: TypeAlias = Iterator[tuple[HostArray, HostArray]]
+
+# A function of sample positions, samples and queries.
+Bridge: TypeAlias = Callable[[HostArray, HostArray, HostArray], Array]
 
 
 class Mixture(NamedTuple):
@@ -40,12 +51,21 @@ class Mixture(NamedTuple):
     variances: HostArray  # (powers, 2): of the mixture; and of straight lines in the worst phase
 
 
+class Windows(NamedTuple):
+    """Hidden samples, and the errors of their predictions from the visible samples."""
+
+    length: float
+    num_windows: int
+    indices: HostArray  # (samples,)
+    terms: HostArray  # (samples, powers): of a variance
+    errors: HostArray  # (seasons, bridges, samples)
+    predictors: HostArray  # (bridges, other columns, samples): errors, NaN for missing values
+
+
 class SeriesFiller:
     """Fill gaps of a column along one coordinate with the best predictors of hidden gaps."""
 
-    def __init__(
-        self, x: HostArray, y: HostArray, queries: HostArray, periods: Sequence[PeriodicKernel]
-    ) -> None:
+    def __init__(self, x: HostArray, y: HostArray, periods: Sequence[PeriodicKernel]) -> None:
         self._x, indices, counts = np.unique(x[:, 0], return_inverse=True, return_counts=True)
         # Subtracting the level reduces rounding, and squares of scaled numbers are finite.
         self._level = y.mean()
@@ -56,17 +76,33 @@ class SeriesFiller:
         self._step = max(self._median_step, span / (4 * n))  # of the cells
         self._is_regular = n < 3 or have_common_step(np.diff(self._x))
         self.max_extrapolation = max(_MAX_EXTRAPOLATION * span, self._median_step)
-        max_period = span / _MIN_CYCLES
-        self.periods = [p for p in periods if p._mean_length() <= max_period and self._resolves(p)]
+        self._max_period = span / _MIN_CYCLES
+        self.periods = [p for p in periods if not self._reason_unresolved(p)]
         visible = np.full(n, fill_value=True)
         cells = self._cells(self._x)
         # For each width, the periods with a season after the previous seasons are removed.
         self._selected: list[list[int]] = [[] for _ in WIDTHS]
+        self._residuals = self._y  # without the seasons of the best width
         pairs = product(zip(self._selected, WIDTHS, strict=True), range(len(cells)))
         for (selected, width), i in pairs:
-            if fit_seasons([cells[j] for j in [*selected, i]], visible, self._y, width)[1]:
+            parts, exists = fit_seasons([cells[j] for j in [*selected, i]], visible, self._y, width)
+            if exists:
                 selected.append(i)
-        self._mixtures = {k: self._fit(cells, k[0], n) for k, n, _ in self._gaps(queries)}
+                residuals = self._y - parts.sum(axis=0)
+                self._residuals = min(self._residuals, residuals, key=np.var)
+        self._columns: Sequence[SeriesFiller] = ()
+        self._bridges: Sequence[Bridge] = _BRIDGES
+        self._regressions: dict[tuple[int, int], Regression] = {}
+        self._mixtures: dict[tuple[int, int, int], Mixture] = {}
+
+    def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
+        """Fit the mixtures for gaps at some positions, with other columns as predictors."""
+        self._columns = columns
+        self._bridges = (*_BRIDGES, _mean) if columns else _BRIDGES
+        grid = np.union1d(self._x, queries[:, 0])
+        visible, rows = np.isin(grid, self._x), np.searchsorted(grid, queries[:, 0])
+        errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
+        list(self._mixed(queries, errors, self._regressions, self._mixtures))
 
     def predict(self, x: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if requested."""
@@ -76,13 +112,15 @@ class SeriesFiller:
         visible = np.isin(grid, self._x)
         y[visible] = self._y
         cells = self._cells(grid)
-        values = self._candidates(cells, grid, y, visible)[:, rows]
+        values = self._candidates(cells, grid, y, visible, rows)
+        errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
         is_unsampled = np.any([np.zeros(rows.size), *(c.is_unsampled[rows] for c in cells)], axis=0)
-        for key, length, gap in self._gaps(x):
-            mixture = self._mixtures.get(key) or self._fit(self._cells(self._x), key[0], length)
+        fitted = dict(self._regressions), dict(self._mixtures)
+        for mixture, corrections, gap in self._mixed(x, errors, *fitted):
+            candidates = _candidates_of(values[:, :, gap], corrections)
             # No hidden window represents an unsampled phase: straight lines fill it.
-            mixed = mixture.weights @ values[:, gap]
-            mean[gap] = np.where(is_unsampled[gap], values[0, gap], mixed)
+            mixed = mixture.weights @ candidates
+            mean[gap] = np.where(is_unsampled[gap], candidates[0], mixed)
             variances = _variance_terms(self._x, x[gap, 0], mixture.length) @ mixture.variances
             std[gap] = np.sqrt(np.where(is_unsampled[gap], variances[:, 1], variances[:, 0]))
         mean = self._level + self._scale * mean
@@ -96,6 +134,19 @@ class SeriesFiller:
     def extrapolation(self, x: HostArray) -> Array:
         """Return the distance of positions from the record, 0 inside."""
         return _extrapolation(self._x, x[:, 0]) * (1 - _ROUNDING)
+
+    def reason_unused(self, period: PeriodicKernel) -> str:
+        """Return why no candidate has a season of a period, "" if one does."""
+        if reason := self._reason_unresolved(period):
+            return reason
+        is_selected = any(self.periods.index(period) in selected for selected in self._selected)
+        return "" if is_selected else "it has no season"
+
+    def _reason_unresolved(self, period: PeriodicKernel) -> str:
+        """Return why the record does not resolve a period, "" if it does."""
+        if period._mean_length() > self._max_period:
+            return f"the record has fewer than {_MIN_CYCLES} cycles"
+        return "" if self._resolves(period) else "the positions do not resolve its phases"
 
     def _resolves(self, period: PeriodicKernel) -> bool:
         """Return whether the phases of the samples resolve a period."""
@@ -125,43 +176,224 @@ class SeriesFiller:
             indices = np.flatnonzero((sides == side) & (octaves == octave))
             yield (side, octave), float(np.median(lengths[indices])), indices
 
+    def _mixed(
+        self,
+        queries: HostArray,
+        errors: HostArray,
+        regressions: "dict[tuple[int, int], Regression]",
+        mixtures: dict[tuple[int, int, int], Mixture],
+    ) -> Iterator[tuple[Mixture, HostArray | None, HostArray]]:
+        """Yield mixture, corrections and indices of positions in similar gaps.
+
+        Similar gaps have the same side, octave of lengths, and octave of the variance that remains
+        with the `errors` of the other columns. Missing regressions and mixtures are added.
+        """
+        for (side, octave), length, gap in self._gaps(queries):
+            windows = None
+            if (side, octave) not in regressions:
+                windows = self._hide(side, length)
+                regressions[side, octave] = Regression(windows)
+            regression = regressions[side, octave]
+            scaled = regression.scale(errors[:, :, gap])
+            corrections, remaining = regression.predict(scaled)
+            for key in np.unique(remaining).tolist():
+                subset = remaining == key
+                if (side, octave, key) not in mixtures:
+                    windows = windows or self._hide(side, regression.length)
+                    measured = ~np.isnan(scaled[0][:, subset])
+                    mixtures[side, octave, key] = self._mix(windows, regression, measured)
+                correction = corrections[:, :, subset] if key < _NO_OTHERS else None
+                yield mixtures[side, octave, key], correction, gap[subset]
+
     def _candidates(
-        self, cells: list[Cells], x: HostArray, y: HostArray, visible: HostArray
+        self, cells: list[Cells], x: HostArray, y: HostArray, visible: HostArray, rows: HostArray
     ) -> Array:
-        """Return the prediction of each candidate at all positions, the straight line first."""
+        """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
         seasons = [np.zeros((1, x.size))]
         for selected, width in zip(self._selected, WIDTHS, strict=True):
             if selected:
                 parts, _ = fit_seasons([cells[i] for i in selected], visible, y, width)
                 seasons.append(parts.cumsum(axis=0))
-        pairs = product(np.concatenate(seasons), _BRIDGES)
-        values = [season + bridge(x[visible], (y - season)[visible], x) for season, bridge in pairs]
-        return np.stack(values)
+        x_visible, queries = x[visible], x[rows]
+        return np.stack(
+            [
+                [
+                    season[rows] + bridge(x_visible, (y - season)[visible], queries)
+                    for bridge in self._bridges
+                ]
+                for season in np.concatenate(seasons)
+            ]
+        )
 
-    def _fit(self, cells: list[Cells], side: int, length: float) -> Mixture:
-        """Fit a mixture to hidden windows of a length, or to hidden ends of the record."""
-        x, y = self._x, self._y
+    def _other_residuals(self, x: HostArray) -> Array:
+        """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
+        return np.reshape([column.residuals_at(x) for column in self._columns], (-1, x.size))
+
+    def residuals_at(self, x: HostArray) -> Array:
+        """Return the samples without their seasons, NaN at other positions."""
+        indices = np.minimum(np.searchsorted(self._x, x), self._x.size - 1)
+        return np.where(self._x[indices] == x, self._residuals[indices], nan)
+
+    def _other_errors(
+        self, x: HostArray, residuals: HostArray, visible: HostArray, rows: HostArray
+    ) -> Array:
+        """Return the errors of the bridges in the other columns, (bridges, columns, rows)."""
+        errors = np.full((len(self._bridges), residuals.shape[0], rows.size), nan)
+        for k, y in enumerate(residuals):
+            is_visible = visible & ~np.isnan(y)
+            if is_visible.any():
+                x_visible, y_visible = x[is_visible], y[is_visible]
+                bridged = [bridge(x_visible, y_visible, x[rows]) for bridge in self._bridges]
+                errors[:, k] = np.stack(bridged) - y[rows]
+        return errors
+
+    def _hide(self, side: int, length: float) -> Windows:
+        """Predict hidden windows of a length, or hidden ends of the record."""
+        x, y, cells = self._x, self._y, self._cells(self._x)
+        residuals = self._other_residuals(x)
         splits = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
-        if not splits:
-            num_candidates = len(_BRIDGES) * (1 + sum(map(len, self._selected)))
-            return Mixture(length, np.eye(num_candidates)[0], np.full((2, 2), nan))
+        splits = splits or [(np.full(x.size, fill_value=True), np.zeros(0, np.int64))]
+        count = sum(1 + np.count_nonzero(abs(np.diff(hidden)) > 1) for _, hidden in splits)
+        predictions, predictors, terms = [], [], []
+        for visible, hidden in splits:
+            predictions.append(self._candidates(cells, x, y, visible, hidden))
+            predictors.append(self._other_errors(x, residuals, visible, hidden))
+            terms.append(_variance_terms(x[visible], x[hidden], length))
         indices = np.concatenate([hidden for _, hidden in splits])
-        values = [self._candidates(cells, x, y, visible)[:, hidden] for visible, hidden in splits]
-        errors = (np.concatenate(values, axis=1) - y[indices]).T
-        terms = [_variance_terms(x[visible], x[hidden], length) for visible, hidden in splits]
-        terms = np.concatenate(terms)
-        windows = sum(1 + np.count_nonzero(abs(np.diff(hidden)) > 1) for _, hidden in splits)
-        weights = _stacking_weights(errors, windows)
-        freedom = max(windows - np.count_nonzero(weights), 1)  # degrees of freedom
-        squares = np.stack([windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2])
-        variances = np.stack([nnls(terms, square)[0] for square in squares], axis=1)
+        errors = np.concatenate(predictions, axis=2) - y[indices]
+        predictors, terms = np.concatenate(predictors, axis=2), np.concatenate(terms)
+        return Windows(length, count, indices, terms, errors, predictors)
+
+    def _mix(self, windows: Windows, regression: "Regression", measured: HostArray) -> Mixture:
+        """Fit a mixture to hidden samples, at which other columns are `measured` as in gaps."""
+        indices = windows.indices
+        corrections = None
+        if measured.any():
+            blocks = _NUM_BLOCKS * indices // self._x.size
+            corrections = regression.cross_predict(windows, blocks, measured)
+        errors = _candidates_of(windows.errors, corrections).T
+        if not indices.size:
+            return Mixture(windows.length, np.eye(errors.shape[1])[0], np.full((2, 2), nan))
+        weights = _stacking_weights(errors, windows.num_windows)
+        freedom = max(windows.num_windows - np.count_nonzero(weights), 1)  # degrees of freedom
+        squares = [windows.num_windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2]
+        variances = np.stack([nnls(windows.terms, square)[0] for square in squares], axis=1)
         # An unsampled phase has the mean squared error of the worst phase.
         mean = worst = squares[1].mean() or 1.0
-        for layout in cells:
+        for layout in self._cells(self._x):
             phase = layout.cell[indices] % layout.phases
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
-        return Mixture(length, weights, variances * np.array([1.0, worst / mean]))
+        return Mixture(windows.length, weights, variances * np.array([1.0, worst / mean]))
+
+
+class Moments(NamedTuple):
+    """Second moments of the errors of candidates, and of their bridges in other columns."""
+
+    products: HostArray  # (bridges, columns, columns)
+    cross: HostArray  # (bridges, columns, seasons)
+    variance: HostArray  # (bridges, seasons)
+
+
+class Regression:
+    """Regressions of the errors of candidates on the errors of the bridges in other columns."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.length = windows.length
+        errors = np.nan_to_num(windows.predictors)
+        count = np.count_nonzero(~np.isnan(windows.predictors[:1]), axis=2, keepdims=True)
+        rms = np.sqrt((errors**2).sum(axis=2, keepdims=True) / np.maximum(count, 1))
+        min_count = max(_MIN_MEASURED, _MIN_MEASURED_PART * windows.indices.size)
+        is_usable = (count >= min_count) & (rms > _ROUNDING).all(axis=0)
+        self._scale = np.where(is_usable, rms, nan)
+        self._limit = abs(errors).max(axis=2, keepdims=True, initial=0.0)
+        self._ridge = errors.shape[1] / windows.num_windows
+        self._moments = _moments(windows.errors, self.scale(windows.predictors))
+
+    def scale(self, errors: HostArray) -> Array:
+        """Return scaled errors in other columns, clipped to the windows, NaN in unused columns."""
+        is_outlier = (abs(errors) > 2 * self._limit).any(axis=0)
+        scaled = np.clip(errors, -self._limit, self._limit) / self._scale
+        return np.where(is_outlier, nan, scaled)
+
+    def predict(self, scaled: HostArray, moments: Moments | None = None) -> tuple[Array, Array]:
+        """Return predicted errors, (seasons, bridges, rows), and octaves of remaining variance."""
+        products, cross, variance = moments or self._moments
+        predicted = np.zeros((*variance.T.shape, scaled.shape[2]))
+        remaining = np.full(scaled.shape[2], _NO_OTHERS)
+        min_variance = max(variance.min(), _TINY)
+        masks, inverse = np.unique(~np.isnan(scaled[0]), axis=1, return_inverse=True)
+        for i, mask in enumerate(masks.T):
+            if mask.any():
+                k, rows, part = np.flatnonzero(mask), np.flatnonzero(inverse == i), 0.5
+                square, diagonal = products[:, k[:, None], k], np.eye(k.size)
+                for _ in range(_NUM_RIDGES):
+                    ridge = self._ridge * part / (1 - part)
+                    slopes = np.linalg.solve(square + ridge * diagonal, cross[:, k])
+                    part = (variance - (cross[:, k] * slopes).sum(axis=1)).min() / min_variance
+                    part = min(max(part, _MIN_PART), 1 - _MIN_PART)
+                predicted[:, :, rows] = (slopes.mT @ scaled[:, k[:, None], rows]).swapaxes(0, 1)
+                remaining[rows] = round(log2(part))
+        return predicted, remaining
+
+    def cross_predict(self, windows: Windows, blocks: HostArray, measured: HostArray) -> Array:
+        """Return the errors that the regression without their block of time predicts.
+
+        Each hidden sample has the measured columns of a random gap, a column of `measured`.
+        """
+        masks, counts = np.unique(measured, axis=1, return_counts=True)
+        draws = np.random.default_rng(0).choice(counts.size, blocks.size, p=counts / counts.sum())
+        scaled, predicted = self.scale(windows.predictors), np.zeros_like(windows.errors)
+        drawn = np.where(masks[:, draws], scaled, nan)
+        for block in np.unique(blocks):
+            rows = blocks == block
+            fitted = ~rows | rows.all()  # a single block predicts itself
+            moments = _moments(windows.errors[:, :, fitted], scaled[:, :, fitted])
+            predicted[:, :, rows], _ = self.predict(drawn[:, :, rows], moments)
+        return predicted
+
+
+def _moments(errors: HostArray, scaled: HostArray) -> Moments:
+    """Return the second moments of errors, (seasons, bridges, samples), and of other columns.
+
+    The product of two columns is a mean over the samples with both. If these are few, the columns
+    are independent given the target.
+    """
+    measured = 1.0 * ~np.isnan(scaled[0])
+    filled, counts = np.nan_to_num(scaled), measured @ measured.T
+    variance = (errors**2).sum(axis=2).T / max(errors.shape[2], 1)
+    cross = filled @ errors.transpose(1, 2, 0) / np.maximum(counts.diagonal(), 1)[:, None]
+    products = filled @ filled.mT / np.maximum(counts, 1)
+    part = cross[:, :, :1] / np.sqrt(np.maximum(variance[:, None, :1], _TINY))
+    is_rare = (counts < _MIN_MEASURED_PART * errors.shape[2]) & ~np.eye(len(counts), dtype=bool)
+    values, vectors = np.linalg.eigh(np.where(is_rare, part * part.mT, products))
+    # Negative eigenvalues of means over different samples show the size of their errors.
+    values = np.maximum(values, np.maximum(-values[:, :1], 0.0))
+    products = (vectors * values[:, None]) @ vectors.mT
+    return Moments(products, cross, variance)
+
+
+def _candidates_of(values: HostArray, corrections: HostArray | None) -> Array:
+    """Return the candidates, (candidates, rows), the corrected ones last."""
+    candidates = [*values[:, : len(_BRIDGES)]]
+    if corrections is not None:
+        candidates += [*(values - corrections)]
+    return np.asfortranarray(np.concatenate(candidates))
+
+
+def fit_columns(
+    fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_columns: int
+) -> None:
+    """Fit the mixtures of each column, with the columns of the largest correlation."""
+    grid = np.unique(np.concatenate([filler._x for filler in fillers]))
+    y = np.stack([filler.residuals_at(grid) for filler in fillers])
+    mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)
+    y = np.nan_to_num((y - mean) / np.where(std > _ROUNDING, std, inf))
+    products = abs(y @ y.T)  # of the samples of both columns
+    np.fill_diagonal(products, 0.0)
+    for filler, x, row in zip(fillers, queries, products, strict=True):
+        nearest = np.argsort(-row, kind="stable")[:max_columns]
+        filler.fit(x, [fillers[k] for k in nearest if row[k]])
 
 
 # Bridges over gaps.
@@ -184,6 +416,10 @@ def _interpolate_means(x: HostArray, y: HostArray, queries: HostArray) -> Array:
     is_inside = (right > 0) & (right < x.size)
     part = (queries - x0) / np.where(is_inside, x1 - x0, 1.0)
     return y0 + np.where(is_inside, part, right == 0) * (y1 - y0)
+
+
+def _mean(x: HostArray, y: HostArray, queries: HostArray) -> Array:  # noqa: ARG001 - a bridge
+    return np.full(queries.shape, y.mean())
 
 
 _BRIDGES = (_interpolate, _interpolate_means)

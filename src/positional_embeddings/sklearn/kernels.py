@@ -19,14 +19,11 @@ from positional_embeddings.arrays.namespace import Array, HostArray, is_real_num
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import frames
-from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
+from positional_embeddings.times.calendar import DAY, MEAN_DAYS, cycles_of, is_timedelta, length_of
 from positional_embeddings.times.dates import time_zone_of, utc_offsets
 from positional_embeddings.times.durations import duration_of, latitude_longitude_order, listed
 
 LOO = "loo"
-
-# Mean lengths of calendar periods, in days.
-MEAN_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
 # The smallest logarithm of a weight: the square of a weight is a normal number, too.
 MIN_LOG_WEIGHT = -345.0
@@ -207,8 +204,8 @@ class PeriodicKernel(Factor):
     Parameters
     ----------
     period : float, span of time or {"day", "week", "month", "quarter", "year"}
-        Period, positive, in the unit of the columns. In columns of times, a span is a timedelta or
-        text such as "12h", and a number is in days. Calendar periods have the length of each day,
+        Period, positive, in the unit of the columns. In columns of times, it is a span, a timedelta
+        or text such as "12h"; a number is an error. Calendar periods have the length of each day,
         month or year, on the clock of `time_zone`.
     length_scale : float, span of time or "loo", default "loo"
         Width of the kernel, as for `GaussianKernel`, relative to a period of mean length: 365.2425
@@ -247,7 +244,7 @@ class PeriodicKernel(Factor):
             )
             raise wrong_value("time_zone", requirement, format_value(zone))
         else:
-            self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
+            self.period = period_of("period", self.period, is_time=is_time)
         super()._resolve_scale(columns)
 
     def _mean_length(self) -> float:
@@ -416,6 +413,15 @@ def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
     times = (epoch + timedelta(seconds=_CLOCK_STEP_SECONDS * step) for step in steps)
     utc += utc_offsets("X", times, zone)[step_index].reshape(days.shape)
     return utc
+
+
+def period_of(name: str, period: Any, *, is_time: bool) -> float:
+    """Return a period as a number, in days for times, where a bare number is ambiguous."""
+    if is_time and is_real_number(period):
+        requirement = 'be a span such as "24h" or pd.Timedelta("24h") for times, which have no unit'
+        hint = f' Pass "{period:g}D" if the number counts days.'
+        raise wrong_type(name, requirement, format_value(period), hint)
+    return scale_of(name, period, is_time=is_time, is_period=True)  # type: ignore[no-any-return]
 
 
 def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -> Any:

@@ -39,6 +39,7 @@ from positional_embeddings.sklearn.smooth import (
     merge_locations,
 )
 from positional_embeddings.times.dates import is_missing
+from positional_embeddings.times.durations import latitude_sign
 
 # The largest number of observations that are left out, of samples around which balls of samples are
 # hidden, and of balls around each of these.
@@ -54,6 +55,9 @@ _RIDGES = [0.25, 2.0, 16.0, inf]
 # The widest and narrowest kernels of a search, in octaves of the initial width; the largest ratio
 # of errors that is an improvement; and the largest number of kernels.
 _MAX_OCTAVE, _MIN_OCTAVE, _MAX_RATIO, _MAX_KERNELS = 10, -24, 0.999, 60
+
+# The number of octaves by which one factor of a product becomes narrower in a search.
+_MAX_START_OCTAVES = 10
 
 # The distance of the nearest neighbour, in widths, beyond which narrower kernels change nothing,
 # without and with replicates: kernels widen, or replicates have all of the weight.
@@ -93,6 +97,21 @@ _CORRELATED_NOISE = (
     "longer than the correlation, or `groups` to `fit`. Filter this warning if it is no noise."
 )
 
+_FLAT_PLACES = (
+    "Distances of {} are those of a flat map, and are wrong near poles and the date line. Pass "
+    "kernel=SphereKernel(columns={}), times a GaussianKernel of the other columns. "
+    'kernel="gaussian" omits this warning.'
+)
+_NEW_PLACES = (
+    "{} of {} are at places without samples, beside {} places with {:.0f} samples each: widths "
+    "that leave out one sample suit the sampled places alone. Pass the places as `groups` to `fit`."
+)
+# The smallest mean number of samples at a place for that warning.
+_MIN_SAMPLES_PER_PLACE = 10
+
+# The latitude and the range of longitudes from which distances of a flat map are wrong, in degrees.
+_MAX_FLAT_LATITUDE, _MAX_FLAT_RANGE = 75.0, 180.0
+
 # The largest extrapolation of checked bands, as a part of the range of the samples: ten tenths of a
 # record can be hidden without an overlap.
 _MAX_EXTRAPOLATION = 0.1
@@ -123,10 +142,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     Parameters
     ----------
-    kernel : "gaussian" or Kernel, default "gaussian"
-        Weight of a sample at a query: "gaussian" is ``GaussianKernel(length_scale)``. Kernels
-        multiply and add: ``GaussianKernel(4.0) + PeriodicKernel(1.0, 0.02) *
-        GaussianKernel(8.0)`` is a trend and a season that changes slowly.
+    kernel : "auto", "gaussian" or Kernel, default "auto"
+        Weight of a sample at a query: "gaussian" is ``GaussianKernel(length_scale)``. "auto" is
+        ``SphereKernel()`` for two columns named as latitude and longitude, such as lat and lon, in
+        degrees, if `length_scale` is "loo"; else "gaussian". Kernels multiply and add:
+        ``GaussianKernel(4.0) + PeriodicKernel(1.0, 0.02) * GaussianKernel(8.0)`` is a trend and a
+        season that changes slowly.
     length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
         column; spans such as "30D" for columns of times. "loo" chooses the width of each column by
@@ -177,7 +198,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         the next samples on either side raises the error, and leaving out the next two raises it no
         faster. If fewer than ten samples, less than a quarter of all, have nearly all of the
         `sample_weight`. If a target looks like angles, such as a direction of wind: fit its sine
-        and cosine.
+        and cosine. If the default kernel has columns of latitude and longitude beside others, near
+        a pole or around the Earth. In `predict`, if a few places, named as latitude and longitude
+        or beside dates, have many samples each, and a query is at another place: pass `groups`.
 
     See Also
     --------
@@ -238,7 +261,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     array([0.84, 0.9 ])
     """
 
-    kernel: str | Kernel = "gaussian"
+    kernel: str | Kernel = "auto"
     _: KW_ONLY
     length_scale: Any = LOO
     local_linear: bool = True
@@ -281,7 +304,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             fitted._fit(X, y, sample_weight, groups)
             self.__dict__ = dict(vars(fitted))
             for target in self._model.samples.y:  # in the order of their locations
-                frames.warn_of_angles("A target", target)
+                if message := frames.message_of_angles("A target", target):
+                    warn_caller(message)
             leaves_one_out = self.leave_out is None and groups is None
             if leaves_one_out and self._model.noise_is_correlated(self._times):
                 warn_caller(_CORRELATED_NOISE)
@@ -295,14 +319,16 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         # NumPy arrays in float64, for any library of `X`; results have the library of the samples.
         observations, group, *self._replicates = _average_replicates(X, y, sample_weight, groups)
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
-        kernel = self._resolved_kernel(columns)
+        kernel = self._resolved_kernel(columns, observations.x)
+        leaves_one_out = self.leave_out is None and group is None
+        self._places = self._sampled_places(observations.x, columns) if leaves_one_out else None
         leave_out = self._leave_out_rule(observations, group, [c.is_time for c in columns])
         model = AdditiveModel(kernel._terms(), observations, leave_out, options)
         self._is_flat = y.ndim == 1
         backend = get_backend(X=X)
         has_common_dtype = dtype_name(X.dtype) == dtype_name(y.dtype)
         is_common = is_real_floating(X.dtype, backend.xp) and has_common_dtype
-        dtype = X.dtype if is_common else backend.widest
+        dtype = X.dtype if is_common else backend.widest_float_dtype
         self._empty = backend.xp.empty(0, dtype=dtype, device=backend.device)
         self.kernel_, self.n_iter_, self._model = kernel, model.n_iter, model
         self.loo_error_ = self._restore(model.loo_error)
@@ -359,6 +385,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             frames.check_times("X", times, self._times)
             check_same_namespace(X, self, attribute="_empty", method="predict")
             x = _columns_of("X", X)
+            self._warn_of_new_places(x)
             prediction = self._model.predict(x, squares=bool(return_std))
             mean = self._restore(prediction.mean, X.dtype)
             if not return_std:
@@ -392,24 +419,71 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         backend = get_backend(X=self._empty)
         is_floating = dtype is not None and is_real_floating(dtype, backend.xp)
         # The numbers of `y` may be too large for the dtype of queries.
-        dtype = backend.xp.result_type(dtype, self._empty.dtype) if is_floating else backend.widest
+        dtype = (
+            backend.xp.result_type(dtype, self._empty.dtype)
+            if is_floating
+            else backend.widest_float_dtype
+        )
         return backend.xp.asarray(rows, dtype=dtype, device=backend.device)
 
-    def _resolved_kernel(self, columns: list[frames.Column]) -> Kernel:
+    def _sampled_places(
+        self, x: HostArray, columns: list[frames.Column]
+    ) -> tuple[list[int], set[Any]] | None:
+        """Return the columns of places, and few places with many samples each, else None."""
+        indices = _place_columns(x, list(getattr(self, "feature_names_in_", ())))
+        if not indices and any(column.is_date for column in columns):
+            indices = [j for j, column in enumerate(columns) if not column.is_time]
+        if not 2 <= len(indices) < x.shape[0]:
+            return None
+        places = set(map(tuple, x[indices].T.tolist()))
+        is_few = 2 <= len(places) <= x.shape[1] / _MIN_SAMPLES_PER_PLACE
+        return (indices, places) if is_few else None
+
+    def _warn_of_new_places(self, x: HostArray) -> None:
+        if self._places is None or not self._model.has_chosen_widths:
+            return
+        indices, places = self._places
+        if count := sum(place not in places for place in map(tuple, x[indices].T.tolist())):
+            mean_count = self._model.samples.x.shape[1] / len(places)
+            queries = plural(x.shape[1], "query")
+            warn_caller(_NEW_PLACES.format(count, queries, len(places), mean_count))
+
+    def _resolved_kernel(self, columns: list[frames.Column], x: HostArray) -> Kernel:
         """Return a checked copy of the kernel, with numbers for names and spans."""
+        names = list(getattr(self, "feature_names_in_", ()))
         if not isinstance(self.kernel, Kernel):
-            if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):
-                raise kernels.wrong_kernel("kernel", 'be "gaussian" or a kernel', self.kernel)
+            if not (isinstance(self.kernel, str) and self.kernel in ("auto", "gaussian")):
+                raise kernels.wrong_kernel(
+                    "kernel", 'be "auto", "gaussian" or a kernel', self.kernel
+                )
+            is_default = isinstance(self.length_scale, str) and self.length_scale == LOO
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
+            if self.kernel == "auto" and is_default and (places := _place_columns(x, names)):
+                if x.shape[0] == 2:
+                    kernel = kernels.SphereKernel()
+                elif (
+                    abs(x[places[0]]).max() > _MAX_FLAT_LATITUDE
+                    or np.ptp(x[places[1]]) > _MAX_FLAT_RANGE
+                ):
+                    place_names = [names[i] for i in places]
+                    warn_caller(_FLAT_PLACES.format(" and ".join(place_names), place_names))
         elif isinstance(self.length_scale, str) and self.length_scale == LOO:
             kernel = clone(self.kernel)
         else:
             requirement = 'be "loo" if `kernel` is a kernel, which has its own'
             raise wrong_value("length_scale", requirement, format_value(self.length_scale))
-        names = list(getattr(self, "feature_names_in_", ()))
         for factor in chain.from_iterable(kernel._terms()):
             factor._resolve(columns, names)
         return kernel
+
+
+def _place_columns(x: HostArray, names: list[str]) -> list[int]:
+    """Return the indices of one latitude and one longitude, by name and in degrees, or []."""
+    signs = [*map(latitude_sign, names)]
+    if signs.count(1) != 1 or signs.count(-1) != 1:
+        return []
+    places = [signs.index(1), signs.index(-1)]
+    return places if (abs(x[places]).max(axis=1) <= (90.0, 360.0)).all() else []
 
 
 def _columns_of(name: str, array: Array) -> HostArray:
@@ -825,7 +899,9 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
 
     A step is half an octave. First all widths change together, from `start` to narrower widths, and
     to wider ones while the error falls. Then the widths change one after another, by the first step
-    that improves the error, for a limited number of errors. No width exceeds its maximum.
+    that improves the error, for a limited number of errors. No width exceeds its maximum. In a
+    product, this also starts from one narrow factor, and others as wide as possible, where this
+    start has a smaller error.
     """
     errors: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -850,14 +926,29 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
         low -= 1
     while high < _MAX_OCTAVE and error_of(uniform(high + 1)) < error_of(uniform(high)):
         high += 1
-    best = min(map(uniform, range(high, low - 1, -1)), key=error_of)
-    for size in (4, 2, 1):
-        previous = None
-        while previous != best:
-            previous = best
-            for i, step in product(range(len(widths)), (size, -size)):
-                steps = neighbour(best, i, step)
-                if len(errors) < _MAX_KERNELS and error_of(steps) < _MAX_RATIO * error_of(best):
-                    best = steps
+
+    def descend(best: tuple[int, ...]) -> tuple[int, ...]:
+        for size in (4, 2, 1):
+            previous = None
+            while previous != best:
+                previous = best
+                for i, step in product(range(len(widths)), (size, -size)):
+                    steps = neighbour(best, i, step)
+                    if len(errors) < _MAX_KERNELS and error_of(steps) < _MAX_RATIO * error_of(best):
+                        best = steps
+        return best
+
+    best = descend(min(map(uniform, range(high, low - 1, -1)), key=error_of))
+    factors = list({id(width.factor): width.factor for width in widths}.values())
+    starts = []
+    for factor in factors if len(factors) > 1 else ():
+        for octave in range(start, start - _MAX_START_OCTAVES, -2):
+            pairs = zip(widths, uniform(octave), strict=True)
+            steps = tuple(s if width.factor is factor else width.max_step for width, s in pairs)
+            if len(errors) >= _MAX_KERNELS or isinf(error_of(steps)):
+                break
+            starts.append(steps)
+    if starts and error_of(other := min(starts, key=error_of)) < _MAX_RATIO * error_of(best):
+        best = descend(other)
     set_widths(best)
     return errors[best][1]

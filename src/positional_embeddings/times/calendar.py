@@ -32,6 +32,7 @@ _BELOW_ONE = 1 - 2.0**-53
 _PARTS = {"day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
+MEAN_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
 # Days of the months in calendars of climate models without varying years, by the names of cftime.
 MODEL_MONTHS = {
@@ -88,9 +89,9 @@ def cycles_of(times: HostArray, period: Duration, calendar: str | None = None) -
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
         length = _PARTS[period] if period in _PARTS else length_of("period", period)
-        _, remainder, divisor = ticks.divided_by(length, shift)
+        _, remainder, divisor = ticks.divmod_by(length, shift)
         phase = remainder / divisor
-    return ticks.with_gaps(np.minimum(phase, _BELOW_ONE))
+    return ticks.restore_missing(np.minimum(phase, _BELOW_ONE))
 
 
 def days_between(times: HostArray, origin: HostArray, name: str = "times") -> HostArray:
@@ -128,11 +129,11 @@ def days_between(times: HostArray, origin: HostArray, name: str = "times") -> Ho
     ticks, start = _ticks_of(name, times), _ticks_of("origin", origin)
     if start.missing.ndim or start.missing:
         raise wrong_value("origin", "be one date", format_value(origin))
-    quotient, remainder, divisor = ticks.divided_by(DAY, -int(start.counts[0]) * start.length)
+    quotient, remainder, divisor = ticks.divmod_by(DAY, -int(start.counts[0]) * start.length)
     # The fraction has the sign of the quotient, to avoid cancellation just before the origin.
     before = (quotient < 0) & (remainder > 0)
     days = (quotient + before).astype(np.float64)
-    return ticks.with_gaps(days + np.where(before, remainder - divisor, remainder) / divisor)
+    return ticks.restore_missing(days + np.where(before, remainder - divisor, remainder) / divisor)
 
 
 def extent_of(times: HostArray) -> int:
@@ -152,7 +153,7 @@ class _Ticks(NamedTuple):
     length: int  # attoseconds of a count
     missing: HostArray  # in the shape of the times
 
-    def divided_by(self, divisor: int, shift: int = 0) -> tuple[Array, Array, int]:
+    def divmod_by(self, divisor: int, shift: int = 0) -> tuple[Array, Array, int]:
         """Divide times plus `shift` by `divisor`, both in attoseconds.
 
         Return the quotient, the remainder and the divisor, the latter two without common factors.
@@ -166,7 +167,7 @@ class _Ticks(NamedTuple):
         product = counts * length + shift
         return product // divisor, product % divisor, divisor
 
-    def with_gaps(self, values: HostArray) -> HostArray:
+    def restore_missing(self, values: HostArray) -> HostArray:
         """Return values as float64 in the shape of the times, NaN for missing times."""
         values = values.astype(np.float64).reshape(self.missing.shape)
         values[self.missing] = np.nan
@@ -175,7 +176,7 @@ class _Ticks(NamedTuple):
 
 def _phase_of_months(ticks: _Ticks, months: int, calendar: str | None) -> Array:
     """Return the phase in the month, quarter or year."""
-    days, remainder, day_length = ticks.divided_by(DAY)
+    days, remainder, day_length = ticks.divmod_by(DAY)
     if calendar is None:
         first_days = np.arange(_YEARS_OF_CALENDAR * 12 + 1).astype("datetime64[M]")
         starts = first_days.astype("datetime64[D]").astype(np.int64)[::months]

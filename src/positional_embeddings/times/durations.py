@@ -31,6 +31,19 @@ _NAME = r"(?<![a-z])(?:[cgnrtux]|geo)?(?:{})(?:s|c|cell|deg)?(?![a-z])"
 _LATITUDE = re.compile(r"latitude|degrees?_?n(orth)?(?![a-z])|" + _NAME.format("lat"))
 _LONGITUDE = re.compile(r"longitude|degrees?_?e(ast)?(?![a-z])|" + _NAME.format("lon|long|lng"))
 
+# Names of columns that repeat, without separators, and the lengths of their cycles: whole numbers
+# of a clock or calendar, and degrees.
+_CYCLES = {
+    "(hour|hr)(ofday)?": (24,),
+    "(minute|second)(of(hour|minute))?": (60,),
+    "weekday|dayofweek|dow|wday": (7,),
+    "(month|mnth)(ofyear)?": (12,),
+    "(iso)?week(ofyear)?": (52, 53),
+    "dayofyear|doy|yday|yearday": (365, 366),
+    "(wind(from)?(dir|direction)|wdir|azimuth|bearing|heading)(deg|degrees)?": (360,),
+}
+_CYCLE_PREFIX = "(?:date|time|datetime|timestamp)?"
+
 
 def listed(name: str, values: Any) -> list[Duration]:
     """Return a value, or the values of a list, tuple, array or index, as a list."""
@@ -118,3 +131,12 @@ def latitude_longitude_order(name: str, texts: Sequence[str]) -> tuple[int, int]
     latitude = signs.index(max(signs))
     remaining = (i for i in range(len(signs)) if i != latitude)
     return latitude, min(remaining, key=signs.__getitem__)
+
+
+def named_cycles(name: str) -> tuple[int, ...]:
+    """Return the possible lengths of the cycle of a column such as "hour" or "wind_dir"."""
+    text = re.sub("[^a-z0-9]", "", name.lower())
+    matches = (
+        n for pattern, n in _CYCLES.items() if re.fullmatch(f"{_CYCLE_PREFIX}({pattern})", text)
+    )
+    return next(matches, ())

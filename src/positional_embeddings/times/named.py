@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import format_value, warn_caller, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
@@ -32,6 +32,7 @@ class Coordinate(NamedTuple):
     values: Column
     label: str  # in error messages, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a space
+    levels: str = ""  # "booleans" or "categories"
 
     def checked(self, name: str, values: Any, *, parts: Sequence[str] = ()) -> list[Duration]:
         """Check an option against the values and return it as a list of durations.
@@ -64,8 +65,8 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 # Number of default wavelengths of a coordinate, each half of the one before.
 _OCTAVES = 4
 
-# Calendar periods to detect, and their mean lengths in days.
-_MEAN_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
+# Calendar periods to detect, and the default number of harmonics.
+_DETECTED, _DEFAULT_HARMONICS = ("day", "week", "year"), 3
 
 # Steps have a common divisor if their remainders by the median step fill at most `_MAX_STEP_CELLS`
 # of `_STEP_CELLS` cells (examples/encoders.py).
@@ -76,7 +77,14 @@ _PHASE_CELLS, _MIN_CELL_FRACTION = 4, 0.1
 # limit the harmonics to one, or to none.
 _TREND_CYCLES, _MAX_GAP, _MAX_GAP_OF_ONE = 1.9, 0.11, 0.42
 
+_DEGREES = 360  # of a circle
+
+# The largest extrapolation of octaves without a warning, and the smallest range of a named cycle,
+# as parts of the range and of the cycle.
+_MAX_EXTRAPOLATION, _MIN_CYCLE_PART = 0.1, 1 / 3
+
 _NUMBERS_HINT = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
+_CATEGORIES_HINT = " Encode categories separately, as by OneHotEncoder of scikit-learn."
 _PLACES_HINT = """ Give each place an encoder of its own:
 place = PositionalEncoder("spherical")
 make_column_transformer((place, ["lat", "lon"]), (place, ["to_lat", "to_lon"]), ...)"""
@@ -92,6 +100,25 @@ class Cyclic:
         labels = durations.labels_of("periods", self.periods)
         pairs = zip(labels, self.harmonics, strict=True)
         self.labels = [f"{x}_{k + 1}" if n > 1 else x for x, n in pairs for k in range(n)]
+        for coordinate in coordinates:
+            self._warn_of_harmonics(coordinate)
+
+    def _warn_of_harmonics(self, coordinate: Coordinate) -> None:
+        """Warn of more harmonics than the default that dates do not resolve."""
+        times = coordinate.values
+        if not isinstance(times, Times) or times.utc.size == 0:
+            return
+        for period, count in zip(self.periods, self.harmonics, strict=True):
+            resolved = count
+            if count > _DEFAULT_HARMONICS:
+                resolved = _resolved_harmonics(times, period, count)
+            if resolved < count:
+                label = durations.labels_of("periods", [period])[0]
+                message = (
+                    f"The dates of {coordinate.label} resolve {resolved} of {count} harmonics "
+                )
+                message += f"of the period {label!r}: predictions at other phases may be far too "
+                warn_caller(f"{message}large. Pass harmonics={max(resolved, 1)}.")
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
@@ -121,6 +148,18 @@ class Trend:
         return [f"{names[0]}_trend"]
 
 
+class Unchanged:
+    """A coordinate of booleans as 0 and 1."""
+
+    def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:  # noqa: ARG002
+        """Return one block."""
+        return [columns[0][None, ...]]
+
+    def names(self, names: Sequence[object]) -> list[str]:
+        """Return the name of the coordinate."""
+        return [str(names[0])]
+
+
 class Fourier:
     """Sines and cosines of wavelengths, by default octaves below twice the coordinate's range."""
 
@@ -135,9 +174,13 @@ class Fourier:
             durations.labels_of("wavelengths", sinusoids) for sinusoids in self.wavelengths
         ]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
+        # Of coordinates with default wavelengths: they repeat beyond.
+        self.ranges = [_Range(c) for c in coordinates] if wavelengths is None else []
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return one block for each coordinate of numbers, and for each wavelength of times."""
+        for column_range, column in zip(self.ranges, columns, strict=False):
+            column_range.warn_outside(column)
         options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
         blocks = []
         for column, wavelengths in zip(columns, self.wavelengths, strict=True):
@@ -176,6 +219,8 @@ class Spherical:
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.latitude_longitude_order(argument, texts)
+        places: list[Any] = [coordinates[i].values for i in self.order]
+        spherical_encoding(places[0], places[1], 0, unit=unit)  # a check of all rows
 
     def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
@@ -203,12 +248,14 @@ class Auto:
         *,
         periods: Any = None,
         harmonics: Any = 3,
-        trend: bool = False,
+        trend: Any = "auto",
         degree: int = 6,
         unit: Unit = "degrees",
     ) -> None:
-        checks.boolean("trend", trend)
-        circle = 360.0 if unit == "degrees" else 2 * pi
+        if not (isinstance(trend, bool) or (isinstance(trend, str) and trend == "auto")):
+            wrong = wrong_value if isinstance(trend, str) else wrong_type
+            raise wrong("trend", 'be True, False or "auto"', format_value(trend))
+        circle = float(_DEGREES) if unit == "degrees" else 2 * pi
         names = ["" if isinstance(c.values, Times) else c.name for c in coordinates]
         signs = [*map(durations.latitude_sign, names)]
         sphere_axes = [i for i, sign in enumerate(signs) if sign] if {1, -1} <= {*signs} else []
@@ -219,15 +266,32 @@ class Auto:
             self.parts.append((sphere, sphere_axes))
         for i, coordinate in enumerate(coordinates):
             if i not in sphere_axes:
-                line, cycles, counts, has_trend = [coordinate], periods, harmonics, False
-                if periods is None and isinstance(coordinate.values, Times):
-                    cycles, counts, has_trend = _resolved_periods(coordinate.values, harmonics)
-                elif periods is None and signs[i] == -1:
-                    cycles = circle
+                line, cycles, counts = [coordinate], periods, harmonics
+                is_time = isinstance(coordinate.values, Times)
+                if periods is None and is_time:
+                    cycles, counts = _resolved_periods(coordinate.values, harmonics)
+                elif periods is None:
+                    cycles = circle if signs[i] == -1 else _cycle_of(coordinate)
+                    if coordinate.levels == "booleans":
+                        self.parts.append((Unchanged(), [i]))
+                        continue
+                    if cycles is not None:
+                        counts = min(max(harmonic_counts(harmonics, len(_DETECTED))), cycles // 2)
+                    elif coordinate.levels:
+                        raise wrong_type(
+                            "X",
+                            f"hold numbers, dates or booleans in {coordinate.label}",
+                            "categories",
+                            _CATEGORIES_HINT,
+                        )
                 options = {"periods": cycles, "harmonics": counts}
                 encoder = Fourier(line) if cycles is None else Cyclic(line, **options)
                 self.parts.append((encoder, [i]))
-                if trend or has_trend:
+                has_trend = trend
+                if trend == "auto":
+                    stated = getattr(encoder, "periods", ())
+                    has_trend = is_time and _has_trend(coordinate.values, stated)
+                if has_trend:
                     self.parts.append((Trend(line), [i]))
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
@@ -247,9 +311,27 @@ ENCODINGS: Any = {"auto": Auto, "cyclic": Cyclic, "fourier": Fourier, "spherical
 def _sinusoids(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Array:
     """Return the sinusoids of a calendar period in local time, or of a duration in UTC."""
     if isinstance(column, Times):
-        times = column.wall if isinstance(period, str) else column.utc
-        column, period = calendar.cycles_of(times, period, column.calendar), 1.0
+        clock = _clock(column, period)
+        column, period = calendar.cycles_of(clock, period, column.calendar), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
+
+
+class _Range:
+    """The range of a coordinate, in numbers or days."""
+
+    def __init__(self, coordinate: Coordinate) -> None:
+        self.label, self.origin = coordinate.label, _first_time(coordinate.values)
+        self.low, self.high = _bounds(_since(coordinate.values, self.origin))
+
+    def warn_outside(self, column: Column) -> None:
+        """Warn of values that are farther outside of the range than a part of it."""
+        margin = _MAX_EXTRAPOLATION * (self.high - self.low)
+        low, high = _bounds(_since(column, self.origin))
+        if low < self.low - margin or high > self.high + margin:
+            label = f"{self.label[:1].upper()}{self.label[1:]}"
+            message = f"{label} has values farther outside of its range in `fit` than a tenth of "
+            message += "it: octaves repeat there, and predictions may be wrong. Pass `wavelengths` "
+            warn_caller(f"{message}of twice the range of all data, or encode a trend alone.")
 
 
 def _first_time(column: Column) -> Array | None:
@@ -273,18 +355,53 @@ def _bounds(numbers: Array) -> tuple[float, float]:
     return float(xp.min(low)), float(xp.max(high))
 
 
-def _resolved_periods(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int], bool]:
-    """Return the calendar periods that times resolve, or None, their harmonics, and any trend."""
-    days, resolved = _since(times, _first_time(times)), {}
+def _resolved_periods(times: Times, harmonics: Any) -> tuple[list[str] | None, list[int]]:
+    """Return the calendar periods that times resolve, or None, and their harmonics."""
+    counts = zip(_DETECTED, harmonic_counts(harmonics, len(_DETECTED)), strict=True)
+    resolved = {part: _resolved_harmonics(times, part, count) for part, count in counts}
+    resolved = {part: count for part, count in resolved.items() if count}
+    return [*resolved] or None, [*resolved.values()]
+
+
+def _resolved_harmonics(times: Times, period: Duration, max_count: int) -> int:
+    """Return the number of harmonics of a period that times resolve, 0 to `max_count`."""
+    days, clock = _since(times, _first_time(times)), _clock(times, period)
     is_valid = ~np.isnan(days)
-    counts = harmonic_counts(harmonics, len(_MEAN_DAYS))
-    for (part, length), max_count in zip(_MEAN_DAYS.items(), counts, strict=True):
-        phases = calendar.cycles_of(times.wall[is_valid], part, times.calendar)
-        if count := count_harmonics(days[is_valid], phases, length, max_count):
-            resolved[part] = count
-    extent = days[is_valid].max(initial=0.0)
-    max_period = max((_MEAN_DAYS[part] for part in resolved), default=0.0)
-    return [*resolved] or None, [*resolved.values()], bool(extent >= _TREND_CYCLES * max_period)
+    phases = calendar.cycles_of(clock[is_valid], period, times.calendar)
+    return count_harmonics(days[is_valid], phases, _mean_days(period), max_count)
+
+
+def _has_trend(times: Times, periods: Sequence[Duration]) -> bool:
+    """Return whether times cover the longest period enough to separate a trend from it."""
+    days = _since(times, _first_time(times))
+    max_period = max(map(_mean_days, periods), default=0.0)
+    return bool(days[~np.isnan(days)].max(initial=0.0) >= _TREND_CYCLES * max_period)
+
+
+def _cycle_of(coordinate: Coordinate) -> float | None:
+    """Return the cycle of a coordinate whose name and numbers have one, else None."""
+    cycles, x = durations.named_cycles(coordinate.name), coordinate.values
+    if not cycles:
+        return None
+    (low, high), xp = _bounds(x), get_backend(X=x).xp
+    cycle = next((c for c in cycles if high <= c), 0)
+    is_angle = cycle == _DEGREES
+    is_whole = bool(xp.all((x == xp.round(x)) | xp.isnan(x)))
+    lowest = -cycle / 2 if is_angle else 0
+    fits = lowest <= low and _MIN_CYCLE_PART * cycle <= high - low < cycle + is_angle
+    return float(cycle) if fits and (is_angle or is_whole) else None
+
+
+def _clock(times: Times, period: Duration) -> HostArray:
+    """Return local times for a calendar period, and UTC for a duration."""
+    return times.wall if isinstance(period, str) else times.utc
+
+
+def _mean_days(period: Duration) -> float:
+    """Return the mean length of a period of times, in days."""
+    if isinstance(period, str):
+        return calendar.MEAN_DAYS[period]
+    return calendar.length_of("periods", period) / calendar.DAY
 
 
 def count_harmonics(x: HostArray, phases: HostArray, period: float, max_count: int) -> int:

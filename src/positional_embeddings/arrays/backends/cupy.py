@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array, Device, Namespace
 _STREAM_OF_THREAD = 2
 
 
-class CuPy(Backend):
+class CuPyBackend(Backend):
     """CuPy.
 
     Do not use its `vecdot`, one product for each row, nor `clip`, with 15 launches and four waits.

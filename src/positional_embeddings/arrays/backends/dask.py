@@ -18,13 +18,18 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_non
 _MAX_SMALL_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
 
 
-class Dask(Backend):
+class DaskBackend(Backend):
     """dask.array."""
 
     is_chunked = True
 
     def chunks(self, x: Array) -> tuple[Shape, ...]:
         return x.chunks  # type: ignore[no-any-return]
+
+    def without_empty_chunks(self, x: Array) -> Array:
+        lengths = {axis: tuple(filter(None, n)) for axis, n in enumerate(x.chunks) if 0 in n}
+        changed = {axis: n for axis, n in lengths.items() if x.shape[axis] > 0}
+        return x.rechunk(changed) if changed else x
 
     def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:
         changed = {
@@ -60,12 +65,18 @@ class Dask(Backend):
         return library.map_blocks(compute, *arrays, **options, **drop_none(shared=shared))
 
     def arange(
-        self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
+        self,
+        start: int,
+        stop: int,
+        shape: tuple[int, ...],
+        axis: int,
+        num_values: int,
+        dtype: Dtype,
     ) -> Array:
         # The chunks that dask would choose for the whole array.
         auto = (*("auto",) * len(shape), -1)
-        array = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
-        options = {"dtype": self.integer, "device": self.device}
+        array = self.xp.empty((*shape, max(1, num_values)), dtype=dtype, chunks=auto)
+        options = {"dtype": self.int_dtype, "device": self.device}
         return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
     def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
@@ -85,6 +96,12 @@ class Dask(Backend):
         # dask does not reshape an array without elements.
         return self.xp.zeros(shape, dtype=x.dtype) if 0 in shape else self.xp.reshape(x, shape)
 
+    def row_max(self, x: Array) -> Array:
+        # The `max` of dask fails for chunks of an unknown length that turn out to be empty.
+        library = sys.modules["dask.array"]
+        options = {"axis": -1, "keepdims": True, "dtype": x.dtype}
+        return library.reduction(x, _row_max_of_chunk, _row_max_of_chunk, **options)
+
     def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
         # dask searches each chunk of `ordered` for all values, and fails for 0-d values.
         return super().searchsorted(ordered.rechunk(-1), values[None, ...], side)[0, ...]
@@ -92,6 +109,12 @@ class Dask(Backend):
     def without_chunk_warnings(self) -> AbstractContextManager[object]:
         warning = sys.modules["dask.array"].PerformanceWarning
         return catch_warnings(action="ignore", category=warning)
+
+
+def _row_max_of_chunk(x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Return the maximum of each row, at least the lowest finite number."""
+    xp = array_namespace(x)
+    return xp.clip(xp.max(x, axis=axis, keepdims=keepdims), float(xp.finfo(x.dtype).min))
 
 
 def _take_of_chunk(table: Array, indices: Array, *, axis: int, trailing: int) -> Array:

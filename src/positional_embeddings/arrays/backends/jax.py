@@ -8,10 +8,10 @@ from positional_embeddings.arrays.backend import Backend, Loops
 from positional_embeddings.arrays.namespace import Array, Device
 
 
-class JAX(Backend):
+class JAXBackend(Backend):
     """JAX; traced arrays must not outlive their trace, so that none is cached."""
 
-    reads_values = shows_tracing = True
+    reads_values = shows_tracing = supports_put = True
 
     @classmethod
     def single_device(cls, array: Array) -> Device:
@@ -29,6 +29,9 @@ class JAX(Backend):
 
     def is_concrete(self, array: Array) -> bool:
         return not _is_traced(array)
+
+    def put(self, x: Array, index: Any, values: Array) -> Array:
+        return x.at[index].set(values, mode="drop")
 
     def loops(self) -> Loops | None:
         # A new array is traced while JAX compiles, not while it only differentiates. Outside of

@@ -8,7 +8,7 @@ from positional_embeddings.arrays.backend import Backend, NamespaceProxy
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
 
 
-class MLX(Backend):
+class MLXBackend(Backend):
     """mlx.core."""
 
     @staticmethod

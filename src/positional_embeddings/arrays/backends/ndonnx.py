@@ -6,7 +6,7 @@ from positional_embeddings.arrays.backend import Backend, NamespaceProxy
 from positional_embeddings.arrays.namespace import Array, Namespace
 
 
-class NDONNX(Backend):
+class NDONNXBackend(Backend):
     """ndonnx."""
 
     @staticmethod

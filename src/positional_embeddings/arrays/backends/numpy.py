@@ -6,7 +6,7 @@ from math import e, isfinite, log2
 import numpy as np
 
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, Dtype
 
 # Products that `einsum` sums one by one; longer sums have visible rounding errors.
@@ -21,7 +21,7 @@ _TARGETS = [loop["current"] for loops in _EXP2.values() for loop in loops.values
 _HAS_FAST_EXP2 = any(target and not target.startswith("baseline") for target in _TARGETS)
 
 
-class NumPy(Backend):
+class NumPyBackend(Backend):
     """NumPy, including subclasses of its arrays, for which no plan is cached."""
 
     is_mutable = supports_out = can_cache_arrays = reads_values = shows_tracing = True
@@ -65,7 +65,7 @@ class NumPy(Backend):
             return rows @ table
         # BLAS needs a contiguous axis. Without one, `@` of one row takes ten times the time of
         # `einsum`, whose rounding errors grow with the length of a sum: hence the parts.
-        parts = cuts(max(1, table.shape[-2]), _MAX_SUMMED_PRODUCTS)
+        parts = block_slices(max(1, table.shape[-2]), _MAX_SUMMED_PRODUCTS)
         return sum(np.einsum("...ij,...jk->...ik", rows[..., a], table[..., a, :]) for a in parts)
 
     def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
@@ -132,7 +132,7 @@ class NumPy(Backend):
         return np.maximum(x, min_value) if max_value is None else np.clip(x, min_value, max_value)
 
 
-class Strict(Backend):
+class StrictBackend(Backend):
     """array-api-strict, which has only the functions of the standard."""
 
     is_mutable = can_cache_arrays = reads_values = shows_tracing = True

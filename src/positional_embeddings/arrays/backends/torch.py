@@ -12,7 +12,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
 
 
-class PyTorch(Backend):
+class PyTorchBackend(Backend):
     """PyTorch; tensors of a mode (inference, fake, functional) must not outlive it."""
 
     is_mutable = reads_values = records_gradients = shares_numpy_memory = True
@@ -69,9 +69,9 @@ class PyTorch(Backend):
         # Addresses, since two storages may share memory.
         (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
         overlap = start < other_stop and other_start < stop
-        return overlap and self._layout(array) != self._layout(other)
+        return overlap and self._array_interface(array) != self._array_interface(other)
 
-    def _layout(self, array: Array) -> object:
+    def _array_interface(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
 
     def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
@@ -118,13 +118,12 @@ def _addresses(tensor: Array) -> tuple[int, int]:
 
 def _is_eager() -> bool:
     """Return whether PyTorch neither compiles, traces, transforms nor intercepts operations."""
-    if is_compiling():
-        return False
     torch = sys.modules["torch"]
     try:
         # Functions of `torch.func`, modes such as `FakeTensorMode`, and derivatives forwards.
         return (
-            torch._C._functorch.peek_interpreter_stack() is None
+            not is_compiling()
+            and torch._C._functorch.peek_interpreter_stack() is None
             and not torch._C._len_torch_dispatch_stack()
             and not torch._C._len_torch_function_stack()
             and torch._C._get_tracing_state() is None

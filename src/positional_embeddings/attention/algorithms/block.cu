@@ -14,7 +14,7 @@ struct Steps { Index row[ROW_AXES], key, feature; };  // in numbers, 0 where an 
 struct Plan {
   Index lengths[ROW_AXES], keys, key_features, features;
   Index low, high;  // query i sees the keys from i + low to below i + high at most
-  Index goes_on;  // 1 if there are a state and an output of earlier keys
+  Index continues;  // 1 if there are a state and an output of earlier keys
   Steps mask, bias, sinks, key, value, output, lse;
 };
 #define ARGUMENTS \

@@ -10,8 +10,8 @@ from positional_embeddings.arrays.namespace import Array, Namespace, np
 
 # cudaDataType_t
 _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
-# Matrices of a call: of more, devices have given wrong products (PyTorch, issues 25241 and 45724).
-_MOST_MATRICES = 63 * 1024
+# Matrices of a call. For more, devices have returned wrong products (PyTorch issues 25241, 45724).
+_MAX_MATRICES = 63 * 1024
 
 
 class Axis(NamedTuple):
@@ -24,10 +24,10 @@ class Axis(NamedTuple):
 
 
 class Leading(NamedTuple):
-    """How cuBLAS is to read a matrix."""
+    """Layout of a matrix for cuBLAS."""
 
     transposed: int  # whether its columns are contiguous, not its rows
-    step: int  # from one of them to the next
+    step: int  # distance of neighbouring columns or rows
 
 
 def gemm(
@@ -35,10 +35,10 @@ def gemm(
 ) -> None:
     """Write ``alpha * rows @ table + beta * out`` to `out`.
 
-    `out` has all axes of both, and contiguous rows. It is float32 for operands in half precision,
-    which cuBLAS adds up in float32. Operands are copied unless they lie `as_matrices`. Rows that
-    meet one table, such as queries of heads that share keys, are rows of one matrix. Of the other
-    axes cuBLAS goes along the longest; each place on the rest is a call.
+    `out` has all axes of both operands, and contiguous rows. It is float32 for float16 and
+    bfloat16, which cuBLAS adds up in float32. Operands are copied if they are not `as_matrices`.
+    Rows with one table, such as queries of heads that share keys, are rows of one matrix. One call
+    of cuBLAS covers the longest other axis; each index of the remaining axes is a call.
     """
     if out.size == 0:
         return
@@ -57,7 +57,7 @@ def gemm(
             table = table.copy(order="C")
         gemm(rows, table, out, backend, alpha, beta)
         return
-    # It is not said that steps from matrix to matrix may be negative.
+    # cuBLAS does not document negative steps from matrix to matrix.
     axes.sort(key=lambda axis: (min(axis) >= 0, axis))
     batch = axes.pop() if axes and min(axes[-1]) >= 0 else Axis()
     # Numbers of the host, which are read before the call returns.
@@ -65,12 +65,12 @@ def gemm(
     handle, cublas = _handle_and_library()
     in_double = dtype_name(out.dtype) == "float64"
     axes.append(batch._replace(length=1))
-    firsts = range(0, batch.length, _MOST_MATRICES)
-    for place in product(*(range(axis.length) for axis in axes[:-1]), firsts):
+    firsts = range(0, batch.length, _MAX_MATRICES)
+    for indices in product(*(range(axis.length) for axis in axes[:-1]), firsts):
         operands = []
-        # Its matrices have columns first, so that the table comes first.
+        # Matrices of cuBLAS are column-major, so the table is the first operand.
         for name, array in (("table", table), ("rows", rows), ("out", out)):
-            steps = (i * getattr(axis, name) for i, axis in zip(place, axes, strict=True))
+            steps = (i * getattr(axis, name) for i, axis in zip(indices, axes, strict=True))
             start = backend.address(array) + sum(steps) * array.itemsize
             operands.append((start, _TYPES[dtype_name(array.dtype)]))
         cublas.gemmStridedBatchedEx(
@@ -81,7 +81,7 @@ def gemm(
             *(*operands[1], row_operand.step, batch.rows),
             factors.ctypes.data + factors.itemsize,
             *(*operands[2], max(row.out, columns), batch.out),
-            min(batch.length - place[-1], _MOST_MATRICES),
+            min(batch.length - indices[-1], _MAX_MATRICES),
             cublas.CUBLAS_COMPUTE_64F if in_double else cublas.CUBLAS_COMPUTE_32F,
             cublas.CUBLAS_GEMM_DEFAULT,
         )
@@ -94,13 +94,13 @@ def as_matrices(array: Array) -> Array:
 
 
 def steps_of(array: Array) -> list[int]:
-    """Return how far apart the neighbours on each axis are, in numbers; 0 where one broadcasts."""
+    """Return the stride of each axis in numbers; 0 where an axis broadcasts."""
     pairs = zip(array.shape, array.strides, strict=True)
     return [0 if n == 1 else stride // array.itemsize for n, stride in pairs]
 
 
 def _merged_axes(rows: Array, table: Array, out: Array) -> list[Axis]:
-    """Return the axes of `out` but for the last one; axes that go on in one another are one."""
+    """Return the axes of `out` except the last one; adjacent axes in memory are merged."""
     table_operand = [*steps_of(table)[:-2], 0]
     merged: list[Axis] = []
     for length, *steps in zip(out.shape[:-1], steps_of(rows), table_operand, steps_of(out)):  # noqa: B905
@@ -113,7 +113,7 @@ def _merged_axes(rows: Array, table: Array, out: Array) -> list[Axis]:
 
 
 def _leading(lengths: Sequence[int], steps: Sequence[int]) -> Leading | None:
-    """Return how to read a matrix, None if neither its rows nor its columns are contiguous."""
+    """Return the layout of a matrix, None if neither its rows nor its columns are contiguous."""
     for transposed, order in enumerate((slice(None), slice(None, None, -1))):
         (count, length), (step, inner) = lengths[order], steps[order]
         if (length == 1 or inner == 1) and (count == 1 or step >= length):

@@ -15,14 +15,14 @@ SCALES_OF_HALVES = {"float16": 2**15}
 KERNELS = "softmax", "add_sums"  # names of their files, too
 
 _KEYS_A_THREAD = 4  # so that a block of 1,024 threads has 4,096 keys and more
-_WARP, _MOST_THREADS = 32, 1024
+_WARP, _MAX_THREADS = 32, 1024
 
 # Farther from a query than any key.
 FAR = 2**62
 
 
-class Block(NamedTuple):
-    """What the kernels get: arrays, None for what is not needed, and numbers."""
+class KernelArguments(NamedTuple):
+    """Arguments of the kernels: arrays, None if not needed, and numbers."""
 
     scores: Array  # (..., query, key): products; then weights, unless there are halves
     halves: Array = None  # (2, ..., query, key): the weights as a sum of two numbers
@@ -36,13 +36,13 @@ class Block(NamedTuple):
     output: Array = None  # (..., query, feature), whose features are contiguous
     lse: Array = None  # (..., query, 1)
     softcap: float | None = None
-    low: int = -FAR  # query i sees the keys from i + low to below i + high at most
+    low: int = -FAR  # keys from i + low to below i + high may be visible to query i
     high: int = FAR
-    goes_on: bool = False  # whether there are the state and the output of earlier keys
+    continues: bool = False  # whether there are the state and the output of earlier keys
 
     @property
-    def may_hide(self) -> bool:
-        """Return whether a key may be hidden from a query."""
+    def has_mask_or_bias(self) -> bool:
+        """Return whether keys may be masked."""
         return not (self.mask is self.bias is None and (self.low, self.high) == (-FAR, FAR))
 
 
@@ -50,42 +50,47 @@ class Block(NamedTuple):
 _LACKS = (-1, -1, -1, -3, -3, -2, -2)
 
 
-def launch(name: str, block: Block) -> None:
+def launch(name: str, block: KernelArguments) -> None:
     """Launch one of the kernels, `softmax` or `add_sums`."""
-    *arrays, softcap, low, high, goes_on = block
-    dtype, (*rows, keys) = block.scores.dtype, block.scores.shape
+    *arrays, softcap, low, high, continues = block
+    dtype, (*batch, keys) = block.scores.dtype, block.scores.shape
     features = 0 if block.value is None else block.value.shape[-1]
-    plan = [*rows, keys, block.key.shape[-1], features, low, high, goes_on]
+    plan = [*batch, keys, block.key.shape[-1], features, low, high, continues]
     for array, axis in zip(arrays[-len(_LACKS) :], _LACKS, strict=True):
         steps = [] if array is None else steps_of(array)
         steps.insert(max(0, len(steps) + 1 + axis), 0)
-        plan += [0] * (len(rows) + 2 - len(steps)) + steps
+        plan += [0] * (len(batch) + 2 - len(steps)) + steps
     struct = np.asarray(plan, dtype="int64")
     largest = float(np.finfo(dtype).max)
     cap = np.inf if softcap is None or softcap > largest else softcap
     numbers = [dtype.type(number) for number in (cap, largest, np.inf)]
     pointers = [np.uintp(0) if array is None else array for array in arrays]
     along = -(-keys // _KEYS_A_THREAD) if name == "softmax" else features
-    threads = min(-(-along // _WARP) * _WARP, _MOST_THREADS)
-    compiled = kernel(name, dtype_name(dtype), dtype_name(block.key.dtype), len(rows))
+    threads = min(-(-along // _WARP) * _WARP, _MAX_THREADS)
+    compiled = kernel(name, dtype_name(dtype), dtype_name(block.key.dtype), len(batch))
     arguments = (*pointers, *numbers, struct.view(f"V{struct.nbytes}"))
     compiled((block.scores.size // keys,), (threads,), arguments)
 
 
 @cache
-def kernel(name: str, number: str, given: str, batch_axes: int) -> Any:
+def kernel(name: str, dtype: str, key_dtype: str, batch_axes: int) -> Any:
     """Return a kernel for these types, which is compiled when it is launched."""
     import cupy  # noqa: PLC0415
 
-    text = source(name, number, given, batch_axes)
-    # A score less the highest one is exact where they are equal, unless it is joined to a product.
+    text = source(name, dtype, key_dtype, batch_axes)
+    # Without fused products, a score minus an equal maximum is exactly 0.
     return cupy.RawKernel(text, f"positional_embeddings_{name}", options=OPTIONS)
 
 
-def source(name: str, number: str, given: str, batch_axes: int) -> str:
+def source(name: str, dtype: str, key_dtype: str, batch_axes: int) -> str:
     """Return the source of a kernel: for scores of one dtype, and keys and values of another."""
-    scale = SCALES_OF_HALVES.get(given, 1)
-    constants = {"NUMBER": number, "GIVEN": given, "SCALE_OF_HALVES": scale, "ROW_AXES": batch_axes}
+    scale = SCALES_OF_HALVES.get(key_dtype, 1)
+    constants = {
+        "NUMBER": dtype,
+        "GIVEN": key_dtype,
+        "SCALE_OF_HALVES": scale,
+        "ROW_AXES": batch_axes,
+    }
     return cuda_text(
         "attention/algorithms/block.cu", f"attention/algorithms/{name}.cu", **constants
     )

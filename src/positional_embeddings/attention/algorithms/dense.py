@@ -2,46 +2,46 @@
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.attention.scores import ScoreSpec, without_nonfinite
-from positional_embeddings.attention.softmax import products, softmax, weighted_sums
+from positional_embeddings.attention.softmax import query_key_products, softmax, weighted_sums
 
 
 def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
-    """Return the output, (..., query, feature), and the logarithm of the sum if it is asked for."""
-    backend, queries, visible = spec.backend, spec.layout.queries, spec.visible
+    """Return the output, (..., query, feature), and `lse` if `spec.with_lse`, else None."""
+    backend, queries, visible = spec.backend, spec.layout.queries, spec.visible_keys
     if visible is not spec.layout.keys:
         key, value = visible.take(key, -2, backend), visible.take(value, -2, backend)
-    if spec.is_plain:
+    if spec.is_unmodified_product:
         # One token of 12 layers takes 0.84 of the time after 16 keys, and a call of 64 keys 0.9
         # (`benchmarks/bench.py --only "decoding step"`).
         output = backend.fused_attention(query, key, value, spec.scale)
         if output is not None:
             return output, None
-    if not spec.may_hide:
-        logits = spec.from_products(products(query, key, backend, spec.scale))
+    if not spec.has_mask_or_bias:
+        logits = spec.scores_from_products(query_key_products(query, key, backend, spec.scale))
         weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
         return weighted_sums(weights, value, backend), lse
-    mask = spec.mask_between(queries, visible) if spec.is_masked else None
-    return attend_visible(spec, query, key, value, mask, spec.bias_between(queries, visible))
+    mask = spec.mask_block(queries, visible) if spec.is_masked else None
+    return attend_visible(spec, query, key, value, mask, spec.bias_block(queries, visible))
 
 
 def attend_visible(
     spec: ScoreSpec, query: Array, key: Array, value: Array, mask: Array, bias: Array
 ) -> tuple[Array, Array]:
-    """Return what `attend` does, where a mask or a bias may hide keys.
+    """Return the output, and `lse` or None, where keys may be masked.
 
-    Keys and values are first taken for finite. One check of the scores and of the output confirms
-    it, at one wait for a device: in a decoding step these are much smaller than the keys and the
-    values. If it fails, all is computed again without what is not finite.
+    The first pass assumes finite keys and values. One check of the scores and the output, which are
+    much smaller in a decoding step, confirms it with one wait for a device. If it fails, a second
+    pass replaces non-finite keys and values.
     """
     backend = spec.backend
     if backend.is_concrete(query) and not backend.has_cuda_kernels:
-        logits = products(query, key, backend, spec.scale)
-        checked = backend.sum_of_all(logits)
+        logits = query_key_products(query, key, backend, spec.scale)
+        finite_probe = backend.sum_of_all(logits)
         to_add = None if bias is None else spec.bias_to_add(bias)
-        logits = spec.from_products(logits, None, mask, to_add)
+        logits = spec.scores_from_products(logits, None, mask, to_add)
         weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
         output = weighted_sums(weights, value, backend)
-        if backend.is_finite(checked + backend.sum_of_all(output)):
+        if backend.is_finite(finite_probe + backend.sum_of_all(output)):
             return output, lse
     key, value = backend.astype(key, backend.dtype), backend.astype(value, backend.dtype)
     key, value, nonfinite = without_nonfinite(key, value, backend)
@@ -51,12 +51,13 @@ def attend_visible(
 
 def dense_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    pairs = spec.layout.queries, spec.layout.keys
-    return visible_weights(spec, query, key, spec.mask_between(*pairs), spec.bias_between(*pairs))
+    queries, keys = spec.layout.queries, spec.layout.keys
+    mask, bias = spec.mask_block(queries, keys), spec.bias_block(queries, keys)
+    return visible_weights(spec, query, key, mask, bias)
 
 
 def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array) -> Array:
-    """Return what `weights` does, where a mask or a bias may hide keys."""
+    """Return the softmax of all scores, where keys may be masked."""
     key, nonfinite = spec.backend.astype(key, spec.backend.dtype), None
     if not (mask is None and bias is None):
         key, _, nonfinite = without_nonfinite(key, key, spec.backend)
@@ -66,8 +67,8 @@ def visible_weights(spec: ScoreSpec, query: Array, key: Array, mask: Array, bias
 def _weights(
     spec: ScoreSpec, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
 ) -> tuple[Array, Array]:
-    """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
+    """Return the weights, and the logarithm of the sum of exponentials if `spec.with_lse`."""
     backend = spec.backend
-    logits = products(query, key, backend, spec.scale)
-    logits = spec.from_products(logits, nonfinite, *spec.hidden_and_bias(mask, bias))
+    logits = query_key_products(query, key, backend, spec.scale)
+    logits = spec.scores_from_products(logits, nonfinite, *spec.mask_and_bias(mask, bias))
     return softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)

@@ -1,47 +1,49 @@
 """Attention by loops of a library over blocks of equal length, where it traces and compiles.
 
-A loop of Python would be unrolled: as long to compile as there are blocks, and with the memory of
-all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
+A Python loop would be unrolled. Compile time and memory would grow with the number of blocks. In a
+loop of the library all blocks have the same shape, and their start is traced.
 """
 
 from typing import Any
 
-from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, Namespace
-from positional_embeddings.attention.algorithms.blocks import Inputs, inputs_of
+from positional_embeddings.attention.algorithms.blocks import BlockInputs, block_inputs
 from positional_embeddings.attention.scores import ScoreSpec
-from positional_embeddings.attention.softmax import OnlineSoftmax, products
-from positional_embeddings.masks.spans import IndexRanges
+from positional_embeddings.attention.softmax import OnlineSoftmax, query_key_products
+from positional_embeddings.masks.index_ranges import IndexRanges
 
 # Few enough for any device, whose memory a trace does not know.
 MAX_SCORES_PER_BLOCK = 2**22
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
-_FEWEST_QUERIES_OR_KEYS = 128
-_MULTIPLE = 64  # of queries or keys, the lengths of blocks
+_MIN_BLOCK_LENGTH = 128
+_LENGTH_MULTIPLE = 64  # of queries or keys, the lengths of blocks
 
 
 def block_size(spec: ScoreSpec) -> int:
-    """Return how many queries and keys of a block have few enough scores in all rows together."""
+    """Return the block length that limits the number of scores."""
     if spec.block_size is not None:
         return spec.block_size
-    rows = spec.layout.scores_per_key // spec.layout.queries.size
-    length = int((MAX_SCORES_PER_BLOCK / rows) ** 0.5)
-    return max(_FEWEST_QUERIES_OR_KEYS, length // _MULTIPLE * _MULTIPLE)
+    batch_size = spec.layout.scores_per_key // spec.layout.queries.size
+    length = int((MAX_SCORES_PER_BLOCK / batch_size) ** 0.5)
+    return max(_MIN_BLOCK_LENGTH, length // _LENGTH_MULTIPLE * _LENGTH_MULTIPLE)
 
 
 def _visited_blocks(q_len: int, q_block: int, k_block: int, spec: ScoreSpec) -> list[list[int]]:
-    """Return which blocks of keys each block of queries visits: those that a mask does not hide.
+    """Return the indices of the visible blocks of keys of each block of queries.
 
-    The numbers of these blocks come first, and then -1, so that all lists are as long.
+    The lists are padded with -1 to one length.
     """
     visited = []
-    for at in cuts(q_len, q_block):
-        seen = spec.visible_keys(((at.start, at.stop),)).any_query
-        some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
-        visited.append(sorted(some))
-    longest = max(map(len, visited))
-    return [some + [-1] * (longest - len(some)) for some in visited]
+    for block in block_slices(q_len, q_block):
+        visible = spec.visible_keys_of(((block.start, block.stop),)).any_query
+        numbers = {
+            j for start, stop in visible for j in range(start // k_block, -(-stop // k_block))
+        }
+        visited.append(sorted(numbers))
+    max_blocks = max(map(len, visited))
+    return [numbers + [-1] * (max_blocks - len(numbers)) for numbers in visited]
 
 
 def attend_jax_loops(
@@ -57,7 +59,7 @@ def attend_jax_loops(
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited = _visited_blocks(q_len, q_block, k_block, spec)
-    inputs = inputs_of(spec, query, key, value)
+    inputs = block_inputs(spec, query, key, value)
     arrays = [inputs.key, inputs.value]
     if inputs.nonfinite is not None:
         arrays.append(xp.matrix_transpose(inputs.nonfinite))
@@ -69,17 +71,18 @@ def attend_jax_loops(
         query = backend.astype(query, backend.dtype) * spec.scale
 
         def update(
-            state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite: Array
+            state: OnlineSoftmax, number: Array, key: Array, value: Array, *nonfinite_keys: Array
         ) -> OnlineSoftmax:
             first = number * k_block
             keys = IndexRanges(None, k_block, xp.minimum(first, k_len - k_block))
-            between = spec.mask_between(queries, keys), spec.bias_between(queries, keys)
-            mask, bias = spec.hidden_and_bias(*between)
+            mask, bias = spec.mask_block(queries, keys), spec.bias_block(queries, keys)
+            mask, bias = spec.mask_and_bias(mask, bias)
             if k_len % k_block:
-                is_in_block_before = keys.positions(backend) < first
+                is_in_block_before = keys.indices(backend) < first
                 mask = is_in_block_before if mask is None else mask | is_in_block_before
-            hidden = xp.matrix_transpose(nonfinite[0]) if nonfinite else None
-            logits = spec.from_products(products(query, key, backend), hidden, None, bias)
+            nonfinite = xp.matrix_transpose(nonfinite_keys[0]) if nonfinite_keys else None
+            products = query_key_products(query, key, backend)
+            logits = spec.scores_from_products(products, nonfinite, None, bias)
             return state.update(logits, mask, value, inputs.headroom, backend)
 
         def visit(state: OnlineSoftmax, block: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:
@@ -91,9 +94,9 @@ def attend_jax_loops(
         state, _ = loops.scan(visit, first, (visited_keys, *blocks))
         return None, state.means_and_lse(backend) if spec.with_lse else state.means(backend)
 
-    numbers = xp.asarray(visited, dtype=backend.integer, device=backend.device)
+    numbers = xp.asarray(visited, dtype=backend.int_dtype, device=backend.device)
     count = len(visited)
-    numbered = xp.arange(count, dtype=backend.integer, device=backend.device)
+    numbered = xp.arange(count, dtype=backend.int_dtype, device=backend.device)
     elements = (numbered, _in_blocks(query, q_block, xp), numbers)
     _, output = loops.scan(block_output, None, elements)
     output = xp.moveaxis(output, 0, -3)
@@ -105,15 +108,15 @@ def attend_jax_loops(
     return (output[..., :-1], output[..., -1:]) if spec.with_lse else (output, None)
 
 
-def _state_like(inputs: Inputs, query: Array) -> OnlineSoftmax:
+def _state_like(inputs: BlockInputs, query: Array) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
     backend = inputs.spec.backend
     xp = backend.xp
-    product = products(query[..., :1], inputs.key[..., :1, :1], backend)
+    product = query_key_products(query[..., :1], inputs.key[..., :1, :1], backend)
     weighted = backend.grouped_matmul(product, inputs.value[..., :1, :])
     # Zeros that inherit the products' sharding.
-    both = weighted, product
-    sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)
+    pair = weighted, product
+    sums, total = (xp.where(xp.isnan(array), 0.0, xp.zeros_like(array)) for array in pair)
     return OnlineSoftmax(sums, total, total - float("inf"))
 
 

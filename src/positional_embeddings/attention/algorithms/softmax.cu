@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax
   };
 
   Sum before = {-infinity, 0};
-  if (plan.goes_on) {
+  if (plan.continues) {
     before = {state[2 * row], state[2 * row + 1]};
   } else if (sinks) {  // a key without value
     const Number sink = sinks[start_of(plan.sinks, plan, row)];
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax
       own[i] = weight;
     }
   }
-  if (plan.goes_on) {
+  if (plan.continues) {
     Number share = before.total * exp(before.highest - highest) / total;
     if (before.total == infinity) share = 1;  // of a sink; the output is 0
     output += start_of(plan.output, plan, row);

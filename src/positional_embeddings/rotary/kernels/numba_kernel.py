@@ -81,7 +81,7 @@ def rotate_numpy(
     if len(run.pieces) == 1:
         rotate(*run.pieces[0])
     else:
-        threads.share(lambda rows: rotate(*rows), run.pieces, len(run.pieces))
+        threads.run_in_threads(lambda rows: rotate(*rows), run.pieces, len(run.pieces))
 
 
 class Plan(NamedTuple):

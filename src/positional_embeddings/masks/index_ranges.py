@@ -19,89 +19,93 @@ def position_interval(
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     q_len = checks.axis_length("q_len", q_len)
     k_len = q_len if k_len is None else checks.axis_length("k_len", k_len)
-    start = first_position(q_len, k_len, offset, backend)
+    start = query_offset(q_len, k_len, offset, backend)
     return (start, start + q_len), k_len
 
 
-def first_position(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
+def query_offset(q_len: int, k_len: int, offset: int | None, backend: Backend) -> int:
     """Return the position of the first query; check that integers hold all distances."""
-    farthest = checks.max_position(backend)
+    max_position = checks.max_position(backend)
     for name, length in (("q_len", q_len), ("k_len", k_len)):
-        if not length <= farthest:  # NaN is a length that dask does not know
-            raise wrong_value(name, f"be at most {farthest}, {_why(backend)}", format_value(length))
+        if not length <= max_position:  # NaN is a length that dask does not know
+            raise wrong_value(
+                name, f"be at most {max_position}, {_why(backend)}", format_value(length)
+            )
     start = k_len - q_len if offset is None else checks.integer("offset", offset)
-    if not -farthest <= start <= farthest - q_len:
-        raise wrong_value("offset", f"keep positions within {farthest}, {_why(backend)}", start)
+    if not -max_position <= start <= max_position - q_len:
+        raise wrong_value("offset", f"keep positions within {max_position}, {_why(backend)}", start)
     return start
 
 
 def _why(backend: Backend) -> str:
-    return f"so that {dtypes.dtype_name(backend.integer)} holds all distances"
+    return f"so that {dtypes.dtype_name(backend.int_dtype)} holds all distances"
 
 
 def position_array(name: str, positions: Array, backend: Backend) -> Array:
     """Return integer positions, an array or one number, as default integers of a library.
 
-    Those in the memory of the host are checked: the dtype holds all distances between them.
+    Positions in the memory of the host are checked: the dtype holds all distances between them.
     """
-    xp, farthest = backend.xp, checks.max_position(backend)
+    xp, max_position = backend.xp, checks.max_position(backend)
     numbers = [positions]
     if not isinstance(positions, int):
-        wide = xp.asarray(positions, dtype=backend.integer, device=backend.device)
+        converted = xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
         # An unsigned number that the dtype does not hold has become a negative one.
-        least = 0 if dtypes.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
-        is_there = backend.is_concrete(positions) and backend.is_on_host(positions)
-        if not (is_there and backend.concrete_bool(xp.any((wide < least) | (wide > farthest)))):
-            return wide
+        is_unsigned = dtypes.is_dtype(positions.dtype, "unsigned integer", xp)
+        if not (backend.is_concrete(positions) and backend.is_on_host(positions)):
+            return converted
+        too_far = (converted < (0 if is_unsigned else -max_position)) | (converted > max_position)
+        if not backend.concrete_bool(xp.any(too_far)):
+            return converted
         numbers = backend.to_numpy(positions).ravel().tolist()
     for n in numbers:
-        if abs(n) > farthest:
+        if abs(n) > max_position:
             raise wrong_value(
-                name, f"hold positions within {farthest}, {_why(backend)}", format_value(n)
+                name, f"hold positions within {max_position}, {_why(backend)}", format_value(n)
             )
-    return xp.asarray(positions, dtype=backend.integer, device=backend.device)
+    return xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
 
 
 # Chunk (query, key) axes as an array of these lengths would be.
-_MANY_PAIRS = 2**17, 2**17
+_CHUNKED_SHAPE = 2**17, 2**17
 
 # More ranges of an array are gathered by their indices.
-_FEW_RANGES = 8
+_MAX_SLICED_RANGES = 8
 
 
 class IndexRanges(NamedTuple):
     """Queries or keys, by ascending ranges or by a start that only a trace knows."""
 
     ranges: tuple[tuple[int, int], ...] | None  # None if the start is traced
-    size: Length  # how many there are
+    size: Length  # number of indices
     start: Array = None  # 0-d array of int, with no ranges
 
     def shifted(self, by: int) -> "IndexRanges":
-        """Return the span moved by a number of positions."""
+        """Return the ranges moved by a number of positions."""
         if self.ranges is None:
             return IndexRanges(None, self.size, self.start + by)
         return IndexRanges(tuple([(a + by, b + by) for a, b in self.ranges]), self.size)
 
-    def positions(self, backend: Backend, numbers: int = 1) -> Array:
+    def indices(self, backend: Backend, numbers: int = 1) -> Array:
         """Return all positions as one array.
 
-        What is made of pairs of them has this many numbers for each, such as heads.
+        `numbers` is the number of values per query-key pair, used to choose chunk sizes.
         """
         if self.ranges is None:
             return self.start + backend.xp.arange(
-                self.size, dtype=backend.integer, device=backend.device
+                self.size, dtype=backend.int_dtype, device=backend.device
             )
         if len(self.ranges) == 1:
-            return backend.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, backend.integer)
+            return backend.arange(*self.ranges[0], _CHUNKED_SHAPE, 0, numbers, backend.int_dtype)
         positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
-        return backend.xp.asarray(positions, dtype=backend.integer, device=backend.device)
+        return backend.xp.asarray(positions, dtype=backend.int_dtype, device=backend.device)
 
     def parts(self, results: Array) -> Iterator[tuple[slice, Array]]:
         """Yield each range and its part of results, (..., query, column), of these queries."""
-        done = 0
+        start_index = 0
         for start, stop in self.ranges or ():
-            yield slice(start, stop), results[..., done : done + stop - start, :]
-            done += stop - start
+            yield slice(start, stop), results[..., start_index : start_index + stop - start, :]
+            start_index += stop - start
 
     def take(self, array: Array, axis: int, backend: Backend) -> Array:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
@@ -111,20 +115,20 @@ class IndexRanges(NamedTuple):
         broadcasts = size == 1 and self.size != 0
         if broadcasts or not checks.lengths_differ(self.size, size):
             return array
-        if self.ranges is None or len(self.ranges) > _FEW_RANGES:
-            return backend.xp.take(array, self.positions(backend), axis=axis)
+        if self.ranges is None or len(self.ranges) > _MAX_SLICED_RANGES:
+            return backend.xp.take(array, self.indices(backend), axis=axis)
         after = (slice(None),) * (-1 - axis)
         parts = [array[(..., slice(start, stop), *after)] for start, stop in self.ranges]
         return parts[0] if len(parts) == 1 else backend.xp.concat(parts, axis=axis)
 
 
 def index_ranges(*ranges: tuple[int, int]) -> IndexRanges:
-    """Return the span of ascending ranges, an empty one if there is none."""
+    """Return the indices of ascending ranges, an empty one if there is none."""
     return IndexRanges(ranges or ((0, 0),), sum([stop - start for start, stop in ranges]))
 
 
 def full_range(size: Length) -> IndexRanges:
-    """Return the span of all positions of an axis, whose length may not be known."""
+    """Return the indices of all positions of an axis, whose length may not be known."""
     return IndexRanges(((0, size),), size)
 
 
@@ -139,16 +143,16 @@ def resolve_positions(
     device: Device | None = None,
     **parameters: AnyArray,
 ) -> tuple[Backend, Array, Array]:
-    """Return the space and the positions of queries and keys, spans of lengths or arrays.
+    """Return the backend and the positions of queries and keys, ranges of lengths or arrays.
 
-    The library is that of the positions and the learned `parameters`; without any, it is `xp`.
+    The library is the one of the positions and the learned `parameters`, else `xp`.
     """
     if query_positions is not None:
         checks.omitted("with `query_positions`", q_len=q_len, k_len=k_len, offset=offset)
         checks.omitted("with `query_positions`", wrong_type, xp=xp, device=device)
-        given = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
-        keys = given.get("key_positions", query_positions)
-        return get_backend(**parameters, **given), query_positions, keys
+        passed = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
+        keys = passed.get("key_positions", query_positions)
+        return get_backend(**parameters, **passed), query_positions, keys
     if key_positions is not None:
         raise wrong_type("query_positions", "be given with `key_positions`", "None")
     if q_len is None:
@@ -162,7 +166,7 @@ def resolve_positions(
 def length_array(
     name: str, lengths: Array, xp: Namespace | None, device: Device | None, axis: str = "batch"
 ) -> tuple[Backend, Array]:
-    """Check lengths, 0 or more; return their space, and them as default integers.
+    """Check lengths, 0 or more; return their backend, and the lengths as default integers.
 
     Lengths on a device are not read, which would wait for it.
     """
@@ -173,7 +177,7 @@ def length_array(
         backend = backend_for(xp, device)
         numbers = list(checks.sequence_of(name, lengths))
         check_lengths(name, numbers, backend)
-        return backend, backend.xp.asarray(numbers, dtype=backend.integer, device=device)
+        return backend, backend.xp.asarray(numbers, dtype=backend.int_dtype, device=device)
     checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     backend = get_backend(**{name: lengths})
     checks.integral(name, lengths, backend.xp)
@@ -181,27 +185,27 @@ def length_array(
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape), hint)
     if backend.is_on_host(lengths):
         check_lengths(name, lengths, backend)
-    return backend, backend.astype(lengths, backend.integer)
+    return backend, backend.astype(lengths, backend.int_dtype)
 
 
 def check_lengths(
-    name: str, lengths: Array, backend: Backend, most: int | None = None, most_name: str = ""
+    name: str, lengths: Array, backend: Backend, max_length: int | None = None, max_name: str = ""
 ) -> None:
-    """Check that lengths, a list or an array that can be read, are 0 to `most`."""
-    largest = dtypes.largest_integer(backend.integer, backend.xp)
-    farthest = largest if most is None else most
+    """Check that lengths, a list or an array that can be read, are 0 to `max_length`."""
+    largest = dtypes.largest_integer(backend.int_dtype, backend.xp)
+    limit = largest if max_length is None else max_length
     if not isinstance(lengths, list):
         # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
-        wide = backend.astype(lengths, backend.integer)
-        if not backend.concrete_bool(backend.xp.any((wide < 0) | (wide > farthest))):
+        converted = backend.astype(lengths, backend.int_dtype)
+        if not backend.concrete_bool(backend.xp.any((converted < 0) | (converted > limit))):
             return
         lengths = [int(lengths[i]) for i in range(lengths.shape[0])]
-    bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
+    bound = "0 or more" if max_length is None else f"between 0 and {max_name} = {max_length}"
     for i, n in enumerate(lengths):
-        if n < 0 or (most is not None and n > most):
+        if n < 0 or (max_length is not None and n > max_length):
             raise wrong_value(name, f"be {bound}", f"{format_value(n)} at index {i}")
         if n > largest:
-            bound = f"between 0 and the largest {dtypes.dtype_name(backend.integer)} = {largest}"
+            bound = f"between 0 and the largest {dtypes.dtype_name(backend.int_dtype)} = {largest}"
             raise wrong_value(name, f"be {bound}", f"{format_value(n)} at index {i}")
 
 

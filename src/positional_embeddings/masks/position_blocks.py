@@ -7,10 +7,10 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.masks.index_ranges import IndexRanges
 from positional_embeddings.masks.ranges import Ranges, VisibleKeys, hull, intersect, shift
-from positional_embeddings.masks.spans import IndexRanges
 
-# Numbers of keys before and after its own position that a query sees, -1 to `ALL_KEYS`.
+# Numbers of visible keys before and after the position of a query, -1 to `ALL_KEYS`.
 Window: TypeAlias = tuple[int, int]
 ALL_KEYS = 2**64  # more than any number of keys
 
@@ -30,13 +30,13 @@ class PositionBlock(NamedTuple):
         """Return indices into the array of queries or keys, with the axes of the positions."""
         if not isinstance(self.indices_at, IndexRanges):
             return self.values if self.indices_at is None else self.indices_at
-        indices = self.indices_at.positions(self.backend)
+        indices = self.indices_at.indices(self.backend)
         return indices[:, None, None] if self.values.shape[1] == 1 else indices[None, :, None]
 
     @property
     def largest(self) -> int:
         """Return the largest integer of the library."""
-        return dtypes.largest_integer(self.backend.integer, self.backend.xp)
+        return dtypes.largest_integer(self.backend.int_dtype, self.backend.xp)
 
     def in_library(self, table: Array) -> Array:
         """Return an array of the mask, converted to the library of the positions."""
@@ -46,13 +46,13 @@ class PositionBlock(NamedTuple):
         max_value = self.largest
         is_concrete = table.size and not backend.is_compiling
         if is_concrete and max(int(table.max()), -int(table.min())) > max_value:
-            dtype = dtypes.dtype_name(backend.integer)
+            dtype = dtypes.dtype_name(backend.int_dtype)
             requirement = f"hold numbers to {max_value} only, the largest {dtype} of the library"
             raise wrong_value("mask", requirement, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of read-only arrays.
-        return backend.xp.asarray(table.copy(), dtype=backend.integer, device=backend.device)
+        return backend.xp.asarray(table.copy(), dtype=backend.int_dtype, device=backend.device)
 
-    def take(self, table: Array, start: int, outside: int) -> Array:
+    def lookup(self, table: Array, start: int, outside: int) -> Array:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
         The entry of a position that is not in the table is `outside`.
@@ -79,21 +79,23 @@ class ImplicitPositions(NamedTuple):
     offset: int  # position of the first query
     k_len: int  # total number of keys
     batch: int = 1  # batch size of the positions
-    may_be_empty: bool = False  # whether key positions below 0, of empty slots, are possible
+    may_have_empty_slots: bool = False  # whether a key position may be below 0
     key_range: tuple[int, int] | None = None  # a part of the keys, whose indices start at 0
+    query_start: int = 0  # array index of the first query, in a part of the queries
 
-    def points(
+    def position_blocks(
         self, queries: IndexRanges, keys: IndexRanges, backend: Backend, batch: int = 1
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return the positions of queries (query, 1, 1) and of keys (1, key, 1)."""
         shifted = queries.shifted(self.offset) if self.offset else queries
-        q = shifted.positions(backend, batch)[:, None, None]
+        q = shifted.indices(backend, batch)[:, None, None]
         keys = keys.shifted(self.key_range[0]) if self.key_range else keys
-        k = keys.positions(backend, batch)[None, :, None]
-        q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, queries)
+        k = keys.indices(backend, batch)[None, :, None]
+        indices = queries.shifted(self.query_start) if self.query_start else queries
+        q_block = PositionBlock(q, backend, self.k_len, shifted.ranges, indices)
         return q_block, PositionBlock(k, backend, self.k_len, keys.ranges)
 
-    def pairs(
+    def gathered_blocks(
         self, queries: Array, keys: Array, backend: Backend
     ) -> tuple[PositionBlock, PositionBlock]:
         """Return the positions of queries (query, 1, 1), and of their keys (query, key, 1)."""
@@ -111,16 +113,16 @@ class ImplicitPositions(NamedTuple):
         return VisibleKeys(*ranges)
 
     def global_queries(self, mask: Any) -> Ranges:
-        """Return the queries that see many more keys than their neighbours."""
+        """Return the queries that attend to many more keys than their neighbours."""
         return shift(mask._global_queries(), -self.offset)
 
-    def bias_between(
+    def bias_block(
         self, bias: Any, queries: IndexRanges, keys: IndexRanges, backend: Backend
     ) -> Array:
         """Return a bias between queries and keys, (query, key, heads)."""
         shifted = queries.shifted(self.offset) if self.offset else queries
         keys = keys.shifted(self.key_range[0]) if self.key_range else keys
-        return bias._between(shifted, keys, backend)
+        return bias._block(shifted, keys, backend)
 
 
 # Query-key pairs from which on a conversion to small integers saves time. Without it, a causal mask
@@ -128,8 +130,8 @@ class ImplicitPositions(NamedTuple):
 _MIN_PAIRS_TO_CONVERT = 2**14
 
 
-def hides_outside(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
-    """Return the mask that hides the keys outside a window around each query."""
+def window_mask(q: PositionBlock, k: PositionBlock, window: Window) -> Array:
+    """Return the mask of the keys outside a window around each query."""
     widest = 2 * checks.max_position(q.backend)  # the largest distance of two positions
     left, right = min(window[0], widest), min(window[1], widest)
     if left == widest:
