@@ -223,8 +223,8 @@ class PositionTables:
 
     def _single_position(self, positions: Array, backend: Backend) -> int | None:
         """Return a position of the table that is alone, in host memory, else None."""
-        can_read = backend.shares_numpy_memory and not backend.is_compiling
-        if not (can_read and self.sections is None and prod(positions.shape) == 1):
+        is_concrete = backend.shares_numpy_memory and not backend.is_compiling
+        if not (is_concrete and self.sections is None and prod(positions.shape) == 1):
             return None
         is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
         values = backend.values_on_host(positions) if is_integral else None
