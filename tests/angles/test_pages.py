@@ -51,9 +51,9 @@ def test_a_table_on_a_device_is_a_copy():
 def test_views_of_a_page_are_made_once():
     rope, x = RoPE(8, 5), np.ones((8, 5))
     target = axes.input_axes(x, get_backend(x=x), rope, "head_size")
-    page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST_BACKEND)
-    assert page.views(target, cos_sin.HOST_BACKEND, full_width=False) is page.views(
-        target, cos_sin.HOST_BACKEND, full_width=False
+    page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.NUMPY_BACKEND)
+    assert page.views(target, cos_sin.NUMPY_BACKEND, full_width=False) is page.views(
+        target, cos_sin.NUMPY_BACKEND, full_width=False
     )
 
 

@@ -19,7 +19,7 @@ from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
 
 # The backend of all tables, also for other libraries; it computes in float64.
-HOST_BACKEND = backend_for()
+NUMPY_BACKEND = backend_for()
 
 # Steps of the float32 table, from minus to plus an eighth of a cycle, with a margin.
 STEPS_PER_CYCLE = 8192
@@ -55,7 +55,7 @@ def unit_phasors(
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, np.float64, HOST_BACKEND)
+        cos, sin = cos_sin(positions, frequencies, np.float64, NUMPY_BACKEND)
         return np.ascontiguousarray((cos + 1j * sin).T)  # type: ignore[no-any-return]
 
     dtype = np.int32 if stop < 2**31 else np.int64  # int32 has fewer limbs
@@ -149,13 +149,13 @@ def fill_cos_sin_of_sum(
     computation takes two thirds of the time.
     """
     highest = max(abs(c) for row in frequencies for c in in_cycles(row))
-    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST_BACKEND)
+    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, NUMPY_BACKEND)
     limb_parts = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(limb_parts).transpose(1, 2, 0)
     rounded_cycles = np.asarray([in_cycles(row) for row in frequencies]).T
     length = min(SUM_BLOCK_NUMBERS // len(coarse), SUM_BLOCK_PRODUCTS // coarse.size)
     for block in block_slices(coordinates.shape[1], max(1, length)):
-        limbs, remainder = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST_BACKEND)
+        limbs, remainder = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, NUMPY_BACKEND)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
@@ -164,7 +164,7 @@ def fill_cos_sin_of_sum(
         if by_quadrant:
             quadrant = np.round(4 * phase)
             phase -= quadrant / 4
-            tables = cos_sin_of_phase(phase, small, quadrant, np.float64, HOST_BACKEND, factor)
+            tables = cos_sin_of_phase(phase, small, quadrant, np.float64, NUMPY_BACKEND, factor)
             cos[:, block], sin[:, block] = (x + 0.0 for x in tables)  # no negative zeros
             continue
         half = np.round(2 * phase)

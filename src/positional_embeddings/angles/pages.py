@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import (
-    HOST_BACKEND,
+    NUMPY_BACKEND,
     by_frequency,
     cos_sin_of_sum,
     unit_phasors,
@@ -25,6 +25,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import InputAxes, Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.backends.torch import graph_constant
 from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import constant_array, get_or_compute, read_only, remember
 from positional_embeddings.arrays.dispatch import get_backend
@@ -48,6 +49,8 @@ MAX_KINDS = 16
 MAX_RANGE_RATIO = 4
 # Angles of a block, which limits the memory of intermediate results.
 COMPUTED_BLOCK_ANGLES = 2**16
+# Angles of full tables that may be a constant of a graph: 64 MB of float32.
+MAX_CONSTANT_ANGLES = 2**23
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
@@ -71,7 +74,7 @@ class Page:
 
         `device_key` is `Backend.cache_key`, or () for NumPy arrays.
         """
-        key = x_axes.feature, x_axes.seq, len(x_axes.shape), full_width, device_key
+        key = x_axes.feature_axis, x_axes.seq_axis, len(x_axes.shape), full_width, device_key
         tables = self.full_width if full_width else self.tables
         return get_or_compute(self._views, key, partial(align_tables, tables, x_axes, backend))
 
@@ -105,7 +108,7 @@ class PositionTables:
         Name of the option of the layer with this number.
     arrange : callable, optional
         Function from cosine, sine and namespace to tables; cosine and sine if None.
-    sections : tuple of int, optional
+    coordinates : tuple of int, optional
         Coordinate of each frequency, for positions with several coordinates.
     factor : float, default 1.0
         Factor of cosine and sine.
@@ -115,7 +118,7 @@ class PositionTables:
     size: int
     size_name: str
     arrange: Arrange | None = None
-    sections: tuple[int, ...] | None = None
+    coordinates: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the most recently used first. Tuples are replaced atomically.
     _pages: dict[PageKey, tuple[Page, ...]] = field(default_factory=dict, init=False)
@@ -126,9 +129,9 @@ class PositionTables:
         return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)
 
     @property
-    def coordinates(self) -> tuple[int, ...]:
+    def coordinate_shape(self) -> tuple[int, ...]:
         """Shape of a position: its number of coordinates, or () without coordinates."""
-        return () if self.sections is None else (max(self.sections) + 1,)
+        return () if self.coordinates is None else (max(self.coordinates) + 1,)
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the full float64 tables as read-only NumPy arrays."""
@@ -178,20 +181,16 @@ class PositionTables:
                         positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
                 tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
                 return align_tables(tables, x_axes, backend)
-            offset, count, x_axes = position, 1, x_axes._replace(positions=(x_axes.seq,))
+            offset, count, x_axes = position, 1, x_axes._replace(position_axes=(x_axes.seq_axis,))
         else:
-            count = axes.length(x_axes, x_axes.seq, x_axes.name)
-        is_numpy, seq = backend.has_host_arrays, x_axes.seq
+            count = axes.length(x_axes, x_axes.seq_axis, x_axes.name)
+        is_numpy, seq = backend.has_host_arrays, x_axes.seq_axis
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
         if not is_numpy and (backend.is_compiling or backend.is_chunked):
-            # Compute tables within the graph, which then serves all offsets without constants.
-            chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
-            options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
-            positions = backend.xp.arange(offset, stop, **options)
-            positions = backend.xp.broadcast_to(positions, (*self.coordinates, count))
-            return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
+            tables = self._tables_in_graph(offset, stop, x_axes, backend)
+            return align_tables(tables, x_axes, backend)
         page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
         device_key = () if is_numpy else backend.cache_key
         if device_key is None:
@@ -201,6 +200,24 @@ class PositionTables:
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
         views = page.views(x_axes, backend, device_key, full_width=full_width)
         return tuple(map(itemgetter(index), views))
+
+    def _tables_in_graph(
+        self, offset: int, stop: int, x_axes: InputAxes, backend: Backend
+    ) -> Array:
+        """Return the tables of `offset` to `stop` - 1 in a graph, which serves all offsets."""
+        order, angles = x_axes.order, self.size * len(in_cycles(self.frequencies))
+        if backend.is_compiling and angles <= MAX_CONSTANT_ANGLES:
+            values = self.frequencies, self.size, self.factor, order, _host_dtype_name(backend)
+            full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
+            tables = full[..., offset:stop]
+            if self.arrange is None:
+                return tables
+            return self._stack(tables[0, ...], tables[1, ...], order, backend)
+        chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
+        options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
+        positions = backend.xp.arange(offset, stop, **options)
+        positions = backend.xp.broadcast_to(positions, (*self.coordinate_shape, stop - offset))
+        return self._compute(positions, order, backend)
 
     def tables_of_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions, (table, frequency, *position), owned by the caller."""
@@ -215,7 +232,7 @@ class PositionTables:
     def _shape(self, positions: Array, name: str, backend: Backend) -> tuple[Any, ...]:
         """Check positions, and return their shape without the axis of coordinates."""
         checks.positions(name, positions, backend)
-        leading, shape = self.coordinates, tuple(positions.shape)
+        leading, shape = self.coordinate_shape, tuple(positions.shape)
         if leading and (shape[:1] != leading or len(shape) < 2):
             requirement = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
             raise wrong_value(name, requirement, f"shape {shape}")
@@ -224,7 +241,7 @@ class PositionTables:
     def _single_position(self, positions: Array, backend: Backend) -> int | None:
         """Return a position of the table that is alone, in host memory, else None."""
         is_concrete = backend.shares_numpy_memory and not backend.is_compiling
-        if not (is_concrete and self.sections is None and prod(positions.shape) == 1):
+        if not (is_concrete and self.coordinates is None and prod(positions.shape) == 1):
             return None
         is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
         values = backend.values_on_host(positions) if is_integral else None
@@ -240,7 +257,7 @@ class PositionTables:
     def aligned_copies(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
-        """Return the tables of `at` as copies, which the caller may overwrite."""
+        """Return aligned tables as copies that the caller may overwrite."""
         tables = self.aligned_tables(x_axes, positions, offset, backend)
         if positions is not None and positions.shape != (1,) * positions.ndim:  # not from a cache
             return tables
@@ -251,15 +268,17 @@ class PositionTables:
     ) -> tuple[Array, ...]:
         """Return the tables of a single position, for all elements of an input."""
         precision = getattr(np, _host_dtype_name(backend))
-        source = backend if backend.is_compiling else HOST_BACKEND.with_dtype(precision)
+        source = backend if backend.is_compiling else NUMPY_BACKEND.with_dtype(precision)
         dtype = source.int_dtype if isinstance(number, int) else source.widest_float_dtype
-        position = source.xp.full((*self.coordinates, 1), number, dtype=dtype, device=source.device)
+        position = source.xp.full(
+            (*self.coordinate_shape, 1), number, dtype=dtype, device=source.device
+        )
         with ignore_fp_errors():
             return align_tables(self._compute_exact(position, "C", source), x_axes, backend)
 
     def _slice(self, page_key: PageKey, start: int, stop: int) -> Array:
         """Return the host tables of `start` to `stop` - 1, from a page of a kind."""
-        page = self._page(page_key, start, stop, HOST_BACKEND)
+        page = self._page(page_key, start, stop, NUMPY_BACKEND)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
@@ -288,7 +307,7 @@ class PositionTables:
             tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
-            blocks = (self._stack(p.real, p.imag, "C", HOST_BACKEND) for p in phasors)
+            blocks = (self._stack(p.real, p.imag, "C", NUMPY_BACKEND) for p in phasors)
             with ignore_fp_errors():
                 tables = _join(blocks, stop - start, order, getattr(np, precision))
         page = Page(start, stop, tables)
@@ -313,7 +332,7 @@ class PositionTables:
             return None
         page_key = _host_dtype_name(backend), order
         if high - low < max(PAGE_POSITIONS, MAX_RANGE_RATIO * values.size):
-            page = self._page(page_key, low, high + 1, HOST_BACKEND)
+            page = self._page(page_key, low, high + 1, NUMPY_BACKEND)
             tables, index = page.full_width if full_width else page.tables, values - page.start
             if order == "C":
                 tables = tables.take(index, axis=2)
@@ -326,10 +345,10 @@ class PositionTables:
             tables = tables.reshape(*tables.shape[:2], *values.shape)
         else:
             return None
-        if self.sections is None:
+        if self.coordinates is None:
             return tables
-        sections = self.sections * (tables.shape[1] // len(self.sections))  # twice in full width
-        coordinates = np.asarray(sections).reshape(-1, *[1] * (values.ndim - 1))
+        copies = tables.shape[1] // len(self.coordinates)  # two in full width
+        coordinates = np.asarray(self.coordinates * copies).reshape(-1, *[1] * (values.ndim - 1))
         result = tables[:, :, 0]
         for coordinate in range(1, len(values)):
             result = np.where(coordinates == coordinate, tables[:, :, coordinate], result)
@@ -339,7 +358,7 @@ class PositionTables:
         """Compute the tables of positions of any dtype."""
         if backend.is_chunked:
             return self._compute_chunks(positions, order, backend)
-        xp, shape = backend.xp, positions.shape[len(self.coordinates) :]
+        xp, shape = backend.xp, positions.shape[len(self.coordinate_shape) :]
         with backend.compute_context(positions):
             if backend.has_cuda_kernels:
                 # One launch, or two if positions have coordinates.
@@ -353,7 +372,7 @@ class PositionTables:
                 return self._compute_exact(positions, order, backend)
             count = prod(shape)
             length = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
-            flat = xp.reshape(positions, (*self.coordinates, count))
+            flat = xp.reshape(positions, (*self.coordinate_shape, count))
             blocks = (
                 self._compute_exact(flat[..., block], "C", backend)
                 for block in block_slices(count, length)
@@ -363,7 +382,7 @@ class PositionTables:
 
     def _compute_chunks(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Compute the tables of chunked positions, one task for each chunk."""
-        coordinates, precision = len(self.coordinates), _host_dtype_name(backend)
+        coordinates, precision = len(self.coordinate_shape), _host_dtype_name(backend)
         positions = backend.rechunk(
             positions, {a: (positions.shape[a],) for a in range(coordinates)}
         )
@@ -398,9 +417,9 @@ class PositionTables:
 
     def _coordinate_of_frequency(self, backend: Backend) -> Array:
         """Return the coordinate of each frequency as an array, None without sections."""
-        if self.sections is None:
+        if self.coordinates is None:
             return None
-        return constant_array(list, self.sections, dtype=backend.int_dtype, backend=backend)
+        return constant_array(list, self.coordinates, dtype=backend.int_dtype, backend=backend)
 
 
 def _host_dtype_name(backend: Backend) -> str:
@@ -412,7 +431,7 @@ def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Ar
     """Return tables of NumPy or the library with axes that broadcast against the input."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else backend.xp
-    table_axes = (0, x_axes.feature + 1, *[axis + 1 for axis in x_axes.positions])
+    table_axes = (0, x_axes.feature_axis + 1, *[axis + 1 for axis in x_axes.position_axes])
     order, index = axes.placement(table_axes, len(x_axes.shape) + 1)
     aligned = (tables if order is None else xp.permute_dims(tables, order))[index]
     if backend.has_host_arrays:
@@ -430,9 +449,18 @@ def _tables_of_chunk(
 ) -> Array:
     """Compute the tables of a chunk of positions, a NumPy or CuPy array."""
     backend = get_backend(positions=positions)
-    positions = positions[(0,) * (2 - len(layer.coordinates))]
+    positions = positions[(0,) * (2 - len(layer.coordinate_shape))]
     backend = backend.with_dtype(getattr(backend.xp, precision))
     return layer._compute(positions, order, backend)  # noqa: SLF001
+
+
+def _cos_sin(
+    frequencies: DecimalFrequencies, size: int, factor: float, order: Order, dtype_name: str
+) -> HostArray:
+    """Return cosine and sine of the positions 0 to `size` - 1, in a memory order."""
+    with np.errstate(all="ignore"):
+        blocks = (np.stack([p.real, p.imag]) for p in unit_phasors(frequencies, 0, size, factor))
+        return _join(blocks, size, order, getattr(np, dtype_name))
 
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:

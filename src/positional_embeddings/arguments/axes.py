@@ -154,7 +154,7 @@ def axes_of_positions(
 
 def repeats_of_positions(shape: tuple[Any, ...], x_axes: "InputAxes") -> int:
     """Return the number of repeats of positions (seq, batch) along an axis of heads * batch."""
-    if (len(shape), len(x_axes.shape), x_axes.feature + x_axes.seq) != (2, 3, 1):
+    if (len(shape), len(x_axes.shape), x_axes.feature_axis + x_axes.seq_axis) != (2, 3, 1):
         return 1
     batch, size = shape[-1], x_axes.shape[-1]
     is_static = checks.is_static(batch) and checks.is_static(size)
@@ -200,22 +200,22 @@ class InputAxes(NamedTuple):
     """Shape, axes and positions of an array to which tables are applied."""
 
     shape: Shape
-    feature: int
-    seq: int
+    feature_axis: int
+    seq_axis: int
     # Memory order of tables (frequency, *position): "F" if the stride of features is less than
     # the stride of the sequence.
     order: Order
     name: str
     seq_chunks: Shape  # lengths of the chunks of the sequence
-    positions: tuple[int, ...]  # axes of the positions
+    position_axes: tuple[int, ...]
     repeats: int = 1  # of positions (seq, batch) along an axis of heads * batch
 
     def with_positions(self, shape: Shape, name: str, repeats: int = 1) -> "InputAxes":
         """Check the shape of positions, and return a copy with their axes."""
         if repeats > 1:
             shape = (*shape[:-1], repeats * shape[-1])
-        positions = axes_of_positions(shape, self.shape, self.feature, self.seq, name)
-        return self._replace(positions=positions, repeats=repeats)
+        position_axes = axes_of_positions(shape, self.shape, self.feature_axis, self.seq_axis, name)
+        return self._replace(position_axes=position_axes, repeats=repeats)
 
 
 def input_axes(

@@ -62,12 +62,13 @@ def cached_lookup(function: Callable[Parameters, Result]) -> Callable[Parameters
 
     @wraps(function)
     def call(*values: Parameters.args, **_: Parameters.kwargs) -> Result:
-        try:
-            return results[values]
-        except KeyError:
+        key = type(values[0]), values  # dtypes of other libraries may have equal hashes
+        result = results.get(key)
+        if result is None:
             if len(results) >= _MAX_RESULTS:
                 results.clear()
-            return results.setdefault(values, function(*values))
+            result = results[key] = function(*values)
+        return result
 
     # As torch.compiler.assume_constant_result does, without importing PyTorch.
     call._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001

@@ -1,7 +1,7 @@
 """A thread pool that shares tasks, and a limit on the threads of NumPy's BLAS.
 
 A `KeyboardInterrupt` may occur between any two instructions of the calling thread. So threads
-share lists and queues, whose operations are atomic, and `share` ends a job twice.
+share lists and queues, whose operations are atomic, and `run_in_threads` ends a job twice.
 """
 
 import os
@@ -124,7 +124,7 @@ class _Job:
         while len(self.ended) < len(self.begun):
             try:
                 self.changes.get()
-            except BaseException as error:  # noqa: BLE001 - `share` raises it
+            except BaseException as error:  # noqa: BLE001 - `run_in_threads` raises it
                 self.errors.append(error)
         if _Job.with_limit[:1] == [self]:
             _lift_limit()

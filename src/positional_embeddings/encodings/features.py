@@ -32,7 +32,7 @@ from positional_embeddings.arrays.namespace import Array, Dtype, np
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
-LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
+PAIR_LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
 # For shorter wavelengths, 60 digits of a frequency do not suffice for 64-bit integers. Both limits
 # and their quarters are floats in float32.
 MIN_WAVELENGTH, MAX_WAVELENGTH = 2.0**-64, 2.0**100
@@ -126,7 +126,7 @@ class Sinusoids(NamedTuple):
     def encode_chunk(self, points: Array, dtype: Dtype, backend: Backend) -> Array:
         """Return the features of points in one chunk."""
         xp, frequencies = backend.xp, self.coordinate_frequencies()
-        pairs, layout = len(in_cycles(frequencies[0])), LAYOUTS[self.arrangement]
+        pairs, layout = len(in_cycles(frequencies[0])), PAIR_LAYOUTS[self.arrangement]
         compute_dtype = dtypes.compute_dtype(dtype, xp)
         if isinstance(self.frequencies, str):
             if not self.phases:
@@ -162,7 +162,7 @@ class Sinusoids(NamedTuple):
 
         NumPy computes in blocks, so that temporary arrays stay in the cache.
         """
-        xp, layout, pairs = backend.xp, LAYOUTS[self.arrangement], len(in_cycles(frequencies))
+        xp, layout, pairs = backend.xp, PAIR_LAYOUTS[self.arrangement], len(in_cycles(frequencies))
         compute_dtype = dtypes.compute_dtype(dtype, xp)
 
         def sin_cos(x: Array) -> SinCos:

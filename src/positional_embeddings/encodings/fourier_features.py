@@ -6,7 +6,7 @@ from functools import partial
 from math import pi, prod, sqrt
 from typing import Annotated, Any, TypeAlias
 
-from positional_embeddings.angles.cos_sin import HOST_BACKEND
+from positional_embeddings.angles.cos_sin import NUMPY_BACKEND
 from positional_embeddings.angles.frequencies import from_radians, geometric_frequencies, in_radians
 from positional_embeddings.angles.pairs import join_pairs, split_pairs
 from positional_embeddings.arguments import checks
@@ -20,7 +20,7 @@ from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtyp
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.decoding import Grid, decode_points
 from positional_embeddings.encodings.features import (
-    LAYOUTS,
+    PAIR_LAYOUTS,
     Arrangement,
     SinCos,
     Sinusoids,
@@ -585,7 +585,7 @@ class FourierFeatures(checks.CheckedDataclass):
     def _pair(self, encoding: Array, backend: Backend) -> SinCos:
         """Return the sines and cosines, (wave, *S), of an encoding, in the compute dtype."""
         upcast, sinusoids = backend.astype(encoding, backend.dtype), self._sinusoids
-        layout, count = LAYOUTS[self.arrangement], len(self.frequencies)
+        layout, count = PAIR_LAYOUTS[self.arrangement], len(self.frequencies)
         return sinusoids.order_sin_cos(*split_pairs(upcast, 0, layout, count))
 
     def _rotate(self, encoding: Array, rotation: SinCos, backend: Backend) -> Array:
@@ -594,7 +594,7 @@ class FourierFeatures(checks.CheckedDataclass):
             pair = self._sinusoids.order_sin_cos(
                 *angle_sum(self._pair(encoding, backend), rotation)
             )
-            joined = join_pairs(*pair, 0, LAYOUTS[self.arrangement], backend.xp)
+            joined = join_pairs(*pair, 0, PAIR_LAYOUTS[self.arrangement], backend.xp)
             return backend.astype(joined, encoding.dtype)
 
     def _check_points(self, name: str, points: Array) -> None:
@@ -653,7 +653,7 @@ class FourierFeatures(checks.CheckedDataclass):
         weights = np.broadcast_to(self.weights, (len(frequencies),))
         return Grid(
             points,
-            sinusoids.encode_chunk(rows, np.float64, HOST_BACKEND),
+            sinusoids.encode_chunk(rows, np.float64, NUMPY_BACKEND),
             lower[:, None],
             upper[:, None],
             pi / fastest[:, None],

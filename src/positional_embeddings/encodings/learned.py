@@ -343,12 +343,12 @@ class LearnedPE(weights.ArrayDataclass):
         arrays = namespace.drop_none(positions=positions)
         backend = get_backend(**{name: x}, **arrays, embeddings=self.embeddings)
         x_axes = axes.input_axes(x, backend, self, "embedding_size", name)
-        feature, seq = x_axes.feature, x_axes.seq
+        feature, seq = x_axes.feature_axis, x_axes.seq_axis
         offset = checks.non_negative_integer("offset", offset)
         if positions is not None:
             checks.omitted("where `positions` are given", offset=offset or None)
             x_axes = x_axes.with_positions(tuple(positions.shape), "positions")
-            return backend, slice(None), [feature, *x_axes.positions]
+            return backend, slice(None), [feature, *x_axes.position_axes]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return backend, slice(offset, offset + size), [feature, seq]

@@ -358,4 +358,4 @@ class AbsolutePE(checks.CheckedDataclass):
 def _arranged_tables(
     cos: Array, sin: Array, xp: namespace.Namespace, *, dim: int, arrangement: str
 ) -> tuple[Array]:
-    return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)
+    return (join_pairs(sin, cos, 0, features.PAIR_LAYOUTS[arrangement], xp)[:dim, ...],)

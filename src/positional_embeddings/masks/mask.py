@@ -128,8 +128,8 @@ class Mask(ArrayDataclass):
             PositionBlock(position_array(name, pos, backend)[..., None], backend, k_len)
             for name, pos in positions.items()
         )
-        is_masked = self._mask_at(q, k)
-        return is_masked[..., 0] if is_masked.shape[-1] == 1 else is_masked
+        mask = self._mask_at(q, k)
+        return mask[..., 0] if mask.shape[-1] == 1 else mask
 
     @compute_on_device
     def dense(
@@ -172,14 +172,12 @@ class Mask(ArrayDataclass):
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
         shape = (queries[1] - queries[0], k_len)
         query_range, key_range = (index_ranges((0, size)) for size in shape)
-        is_masked = self._block(
-            query_range, key_range, ImplicitPositions(queries[0], k_len), backend
-        )
-        if tuple(is_masked.shape[:2]) != shape:
-            return is_masked | backend.xp.zeros(
+        mask = self._block(query_range, key_range, ImplicitPositions(queries[0], k_len), backend)
+        if tuple(mask.shape[:2]) != shape:
+            return mask | backend.xp.zeros(
                 (*shape, 1), dtype=backend.xp.bool, device=backend.device
             )
-        return is_masked
+        return mask
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
         """Return the ranges of keys that a range of queries may attend to.
@@ -477,16 +475,16 @@ class FunctionMask(Mask):
     def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
         positions = [p.values if has_batch else p.values[..., 0] for p in (q, k)]
-        is_masked = self.function(*positions)
+        mask = self.function(*positions)
         name = "function(q_pos, k_pos)"
-        checks.mask(name, is_masked, get_backend(q_pos=q.values, **{name: is_masked}).xp)
-        shape, q_shape, k_shape = (tuple(array.shape) for array in (is_masked, *positions))
+        checks.mask(name, mask, get_backend(q_pos=q.values, **{name: mask}).xp)
+        shape, q_shape, k_shape = (tuple(array.shape) for array in (mask, *positions))
         rank = max(len(q_shape), len(k_shape))
-        fits = is_masked.ndim in ((rank,) if has_batch else (rank, rank + 1))
+        fits = mask.ndim in ((rank,) if has_batch else (rank, rank + 1))
         if not (fits and checks.shapes_broadcast([shape[:rank], q_shape, k_shape])):
             requirement = f"have the broadcast shape of {q_shape} and {k_shape}, or one more axis"
             raise wrong_value(name, requirement, shape)
-        return is_masked if has_batch or is_masked.ndim > rank else is_masked[..., None]
+        return mask if has_batch or mask.ndim > rank else mask[..., None]
 
     def _batch(self) -> int | None:
         return None

@@ -275,7 +275,9 @@ class RoPE(checks.CheckedDataclass):
         x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
         x_axes = self._tables.with_positions(x_axes, positions, backend, name, for_heads=True)
         inputs = () if positions is None else (positions,)
-        plan = plan_rotation(x_axes.feature, self, backend, x, out, *inputs)._replace(x_axes=x_axes)
+        plan = plan_rotation(x_axes.feature_axis, self, backend, x, out, *inputs)._replace(
+            x_axes=x_axes
+        )
         # Values of half-precision positions are checked in each call.
         if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
             remember(self._tables.plans, key, plan)
@@ -379,8 +381,8 @@ class RoPE(checks.CheckedDataclass):
         if not (is_number or delta.shape):  # the same for all positions
             backend = get_backend(x=x, delta=delta)
             x_axes = axes.input_axes(x, backend, self, "head_size", complex_pairs=True)
-            seq_len = axes.length(x, x_axes.seq)
-            delta = backend.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+            seq_len = axes.length(x, x_axes.seq_axis)
+            delta = backend.xp.broadcast_to(delta, (*self._tables.coordinate_shape, seq_len))
         plan = self._plan(None, x, None if is_number else delta, "delta")
         backend, x_axes = plan.backend, plan.x_axes
         if is_number:

@@ -106,13 +106,13 @@ class RotaryTables(ArrayDataclass):
         tables = self.cos_sin
         backend = get_backend(x=x, tables=tables, **drop_none(out=out))
         x_axes = self._input_axes(x, backend)
-        plan = plan_rotation(x_axes.feature, self.rope, backend, x, out, tables)
+        plan = plan_rotation(x_axes.feature_axis, self.rope, backend, x, out, tables)
         with backend.compute_context(x):
             tables = backend.astype(tables, backend.dtype)
             tables = axes.repeat_for_heads(tables, x_axes.repeats, backend)
             cos, sin = align_tables(tables, x_axes, backend)
         if plan.kernel is rotate_full_width:
-            cos, sin = full_width_tables(cos, sin, x_axes.feature, backend.xp)
+            cos, sin = full_width_tables(cos, sin, x_axes.feature_axis, backend.xp)
         # Copies in CuPy belong to the stream that made them.
         if backend.has_host_arrays or (tables is self.cos_sin and not backend.is_trainable(tables)):
             remember(self._plans, key, (plan, cos, sin))
