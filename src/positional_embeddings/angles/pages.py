@@ -209,7 +209,9 @@ class PositionTables:
         if backend.is_compiling and angles <= MAX_CONSTANT_ANGLES:
             values = self.frequencies, self.size, self.factor, order, _host_dtype_name(backend)
             full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
-            tables = full[..., offset:stop]
+            # A slice of a constant would be a constant of one offset.
+            index = backend.xp.arange(offset, stop, dtype=backend.int_dtype, device=backend.device)
+            tables = backend.xp.take(full.mT, index, axis=1).mT
             if self.arrange is None:
                 return tables
             return self._stack(tables[0, ...], tables[1, ...], order, backend)

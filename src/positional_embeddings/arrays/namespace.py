@@ -67,7 +67,7 @@ def cached_lookup(function: Callable[Parameters, Result]) -> Callable[Parameters
         if result is None:
             if len(results) >= _MAX_RESULTS:
                 results.clear()
-            result = results[key] = function(*values)
+            result = results[key] = function(*values)  # type: ignore[call-arg]
         return result
 
     # As torch.compiler.assume_constant_result does, without importing PyTorch.
