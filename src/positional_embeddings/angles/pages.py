@@ -27,7 +27,13 @@ from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.backends.torch import graph_constant
 from positional_embeddings.arrays.blocks import block_slices
-from positional_embeddings.arrays.caching import constant_array, get_or_compute, read_only, remember
+from positional_embeddings.arrays.caching import (
+    constant_array,
+    get_or_compute,
+    read_only,
+    remember,
+    specialized,
+)
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import (
@@ -207,7 +213,13 @@ class PositionTables:
         """Return the tables of `offset` to `stop` - 1 in a graph, which serves all offsets."""
         order, angles = x_axes.order, self.size * len(in_cycles(self.frequencies))
         if backend.is_compiling and angles <= MAX_CONSTANT_ANGLES:
-            values = self.frequencies, self.size, self.factor, order, _host_dtype_name(backend)
+            values = (
+                self.frequencies,
+                specialized(self.size),
+                specialized(self.factor),
+                order,
+                _host_dtype_name(backend),
+            )
             full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
             # A slice of a constant would be a constant of one offset.
             index = backend.xp.arange(offset, stop, dtype=backend.int_dtype, device=backend.device)
