@@ -16,6 +16,7 @@ const browser = vm.createContext({
   SPHINX_HIGHLIGHT_ENABLED: false,
   _ready: () => {},
   _: (text) => text, // which translates
+  URLSearchParams,
 });
 browser.window = vm.runInContext("globalThis", browser);
 for (const name of ["_static/language_data.js", "_static/searchtools.js", "searchindex.js"]) {
@@ -25,6 +26,7 @@ for (const name of ["_static/language_data.js", "_static/searchtools.js", "searc
 browser.first = (search, phrase) => search._performSearch(...search._parseQuery(phrase)).at(-1);
 const found = phrases.map((phrase) => {
   browser.phrase = phrase;
+  browser.location = { search: `?q=${encodeURIComponent(phrase)}` };
   return vm.runInContext("first(Search, phrase)", browser)?.[0] ?? null;
 });
 console.log(JSON.stringify(found));

@@ -115,6 +115,7 @@ html_context = {"default_mode": "auto"}
 html_static_path = ["_static", *map(str, look.FONTS)]
 html_css_files = ["site.css"]
 templates_path = ["_templates"]
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 html_show_sourcelink = False
 html_theme_options = {
     "header_links_before_dropdown": 7,

@@ -185,6 +185,12 @@ VALUES = {name: getattr(pe, name) for name in pe.__all__} | {
     "max_seq_len": 9,
     "sequence_length": 9,
     "batch_size": 2,
+    "num_layers": 2,
+    "layers": pe.attention_layers({"model_type": "llama", "num_hidden_layers": 1}, 9, **AXES),
+    "sizes": {"num_kv_heads": 2, "head_size": 8, **AXES},
+    "max_size": 9,
+    "keep": 4,
+    "chunk_size": 4,
     "q_len": 3,
     "k_len": 4,
     "base": 500.0,
@@ -269,12 +275,17 @@ def test_the_reference_of_the_site_lists_the_names(tmp_path):
     assert all(f"\n   {page.stem}\n" in index for page in tmp_path.glob("*.rst"))
 
 
-def test_private_names_in_the_steps_of_contributing_are_there():
-    text = (README.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    names = set(re.findall(r"`(_[a-z]\w+)`", text))
-    code = "".join(f.read_text(encoding="utf-8") for f in (README.parent / "src").rglob("*.py"))
-    assert names
-    assert {name for name in names if f"def {name}(" not in code} == set()
+def test_names_of_code_and_files_in_contributing_are_there():
+    root = README.parent
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folders = root, root / "src/positional_embeddings", root / "tests"
+    modules = [path for folder in folders[1:] for path in folder.rglob("*.py")]
+    code = "".join(f"{path.stem}\n{path.read_text(encoding='utf-8')}" for path in modules)
+    names = set(re.findall(r"`@?((?:\w+_|_[a-zA-Z])\w*)\b(?!\.\w|/)", text))
+    files = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.(?:py|js|md|json))`", text))
+    assert len(names) > 20 < len(files)
+    assert {name for name in names if not re.search(rf"\b{name}\b", code)} == set()
+    assert {f for f in files if not any((folder / f).is_file() for folder in folders)} == set()
 
 
 def test_the_front_door_is_short():

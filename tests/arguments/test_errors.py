@@ -26,7 +26,7 @@ VALUE_ERRORS = {
     "sinusoidal_encoding(zeros(2), 4, amplitude=0)": "`amplitude` must be a positive finite number, got 0.",
     "add_positional_encoding(zeros((4, 3, 2)), zeros((3, 4)))": "`encoding` must have shape (4, 3) (features, seq), with 1 where it broadcasts, got (3, 4).",
     "add_positional_encoding(zeros((4, 3, 2)), zeros((4, 3, 5)))": "`encoding` must have shape (4, 3, 2) (as `x`), with 1 where it broadcasts, got (4, 3, 5).",
-    "LearnedPE(4, 3, embeddings=zeros((3, 4)))": "`embeddings` must have shape (4, 3), got (3, 4).",
+    "LearnedPE(4, 3, embeddings=zeros((3, 4)))": "`embeddings` must have shape (4, 3), got (3, 4). Pass embeddings.T.",
     "LearnedPE(4, 3, padding_idx=3)": "`padding_idx` must be from 0 to 2, or None, got 3.",
     "LearnedPE(4, 3, embeddings=zeros((4, 3)), xp=np)": f"`xp` must be left out where every array is given, got {np!r}.",
     "TokenEmbedding(4, 3)(np.asarray([[0, 4]]))": "`ids` must be from 0 to 3, got 4.",

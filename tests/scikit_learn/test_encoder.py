@@ -903,7 +903,7 @@ WRONG = [
         PositionalEncoder(periods=24),
         MIXED,
         TypeError,
-        "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of column 'time', got 24.",
+        "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of column 'time', got 24. Name the unit, such as '24h' or '24D'.",
     ),
     (
         PositionalEncoder(periods="fortnight"),

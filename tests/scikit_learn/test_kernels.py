@@ -95,7 +95,7 @@ def test_kernels_of_a_sphere_are_those_of_the_chord(nu):
     options = {"kernel": "gaussian"} if nu == math.inf else {"nu": nu}
     points = np.array([[10.0, 179.0], [12.0, -178.0], [89.0, 12.0], [-8.0, 0.5], [-10.0, -0.5]])
     query, y = (8.0, 179.5), np.array([1.0, -2.0, 4.0, 0.5, 3.0])
-    for scale in (8.0, 90.0, 1e6):
+    for scale in (8.0, 90.0, 180.0):
         r = [chord(query, place) / math.radians(scale) for place in points]
         p = [math.exp(-(d**2) / 2) if nu == math.inf else matern(d, nu) for d in r]
         kernel = SphereKernel(scale, local_linear=False, **options)
@@ -120,6 +120,12 @@ def test_planes_on_a_sphere_are_those_of_its_three_coordinates():
         abs(AttentionRegressor(SphereKernel(20.0)).fit(points, y).predict(points) - mean).max()
         > 0.1
     )
+
+
+def test_a_kernel_wider_than_the_sphere_warns_of_its_unit():
+    kernel = SphereKernel(1500.0)  # kilometres
+    with pytest.warns(UserWarning, match=r"degrees.*For kilometres on Earth, divide by 111\.2"):
+        AttentionRegressor(kernel).fit([[47.4, 8.5], [46.9, 7.4]], [1.0, 2.0])
 
 
 def test_a_kernel_of_a_sphere_is_a_parameter_like_others():

@@ -53,6 +53,8 @@ MAX_KINDS = 16
 # multiple of their number. Otherwise, each of at most `MAX_PAGES`
 # positions has its own page.
 MAX_RANGE_RATIO = 4
+# Numbers of a full table that is a constant of compiled code, 4 MB in float32.
+MAX_CONSTANT_NUMBERS = 2**20
 # Angles of a block, which limits the memory of intermediate results.
 COMPUTED_BLOCK_ANGLES = 2**16
 # Angles of full tables that may be a constant of a graph: 64 MB of float32.
@@ -266,7 +268,38 @@ class PositionTables:
         self, positions: Array, order: Order, backend: Backend, *, full_width: bool = False
     ) -> Array:
         tables = self._look_up(positions, order, backend, full_width=full_width)
-        return self._compute(positions, order, backend) if tables is None else tables
+        if tables is not None:
+            return tables
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
+        is_small = 2 * self.size * len(in_cycles(self.frequencies)) <= MAX_CONSTANT_NUMBERS
+        has_constant = is_integral and is_small and not self.coordinates
+        loops = backend.loops() if has_constant else None
+        if loops is None:
+            return self._compute(positions, order, backend)
+        # Flat tables in memory order: XLA would choose the order of computed tables for all.
+        axis = 1 if order == "C" else positions.ndim + 1
+        table = self._slice((_host_dtype_name(backend), order), 0, self.size)
+        shape = list(positions.shape)
+        shape = [len(table), *shape[: axis - 1], table.shape[1], *shape[axis - 1 :]]
+
+        def look_up(positions: Array) -> Array:
+            options = {"dtype": backend.dtype, "device": backend.device}
+            entries = backend.xp.asarray(table if order == "C" else table.mT, **options)
+            index = backend.astype(positions, backend.int_dtype)
+            entries = backend.take_entries(entries, index, 2 if order == "C" else 1)
+            return backend.xp.reshape(entries, (-1,))
+
+        def compute(positions: Array) -> Array:
+            tables = backend.move_axis(self._compute(positions, order, backend), 1, axis)
+            return backend.xp.reshape(tables, (-1,))
+
+        def compiled(positions: Array) -> Array:
+            index = backend.astype(positions, backend.int_dtype)
+            is_in_table = backend.xp.all((index >= 0) & (index < self.size))
+            return loops.cond(is_in_table, look_up, compute, positions)
+
+        tables = backend.xp.reshape(loops.on_cpu(compiled, compute, positions), shape)
+        return backend.move_axis(tables, axis, 1)
 
     def aligned_copies(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend

@@ -64,8 +64,10 @@ def set_weights(
         backend = get_backend(**passed)
         checks.real_floating(backend.xp, **passed)
         for name, array in passed.items():
-            if tuple(array.shape) != shapes[name]:
-                raise wrong_value(name, f"have shape {shapes[name]}", tuple(array.shape))
+            shape = tuple(array.shape)
+            if shape != shapes[name]:
+                hint = f" Pass {name}.T." if shape == shapes[name][::-1] else ""
+                raise wrong_value(name, f"have shape {shapes[name]}", shape, hint)
         if not is_drawn:
             checks.omitted("where every array is given", dtype=dtype, device=device, xp=xp)
         if xp is not None and backend_for(xp).xp is not backend.xp:

@@ -14,7 +14,13 @@ from typing import Any, Literal, TypeAlias
 from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    format_value,
+    type_name,
+    warn_caller,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import Array, HostArray, is_real_number, np
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
@@ -319,6 +325,12 @@ class SphereKernel(Factor):
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
         order = latitude_longitude_order("X", [names[i] if names else "" for i in self._indices])
         self.columns = self._indices = [self._indices[i] for i in order]
+        if self.length_scale != LOO and self.length_scale > 180:
+            message = (
+                f"`length_scale` = {self.length_scale} is in degrees, and wider than the sphere. "
+                "For kilometres on Earth, divide by 111.2."
+            )
+            warn_caller(message)
         checks.optional_boolean("local_linear", self.local_linear)
         checks.choice("kernel", self.kernel, ["matern", "gaussian"])
         if self.kernel == "matern":

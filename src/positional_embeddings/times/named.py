@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, warn_caller, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_real_number, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
@@ -55,8 +55,10 @@ class Coordinate(NamedTuple):
                 requirement = (
                     f"be {names}spans such as '36h' or timedeltas for the times of {self.label}"
                 )
+                number = format_value(duration) if is_real_number(duration) else ""
+                hint = f" Name the unit, such as '{number}h' or '{number}D'." if number else ""
                 wrong = wrong_value if isinstance(duration, str) else wrong_type
-                raise wrong(name, requirement, format_value(duration))
+                raise wrong(name, requirement, format_value(duration), hint)
         return checked
 
 
