@@ -46,7 +46,7 @@ def masks(draw, n, backend=None, kinds=AT_POSITIONS, depth=2):
     # Padding on the left would shift the positions of other masks.
     leaves = first._leaves() + second._leaves()
     is_left = any(getattr(mask, "side", "right") == "left" for mask in leaves)
-    assume(not (is_left and any(mask._counts_positions for mask in leaves)))
+    assume(not (is_left and any(mask._uses_absolute_positions for mask in leaves)))
     if operator == "or":
         return first | second, lambda i, j, b: hides(i, j, b) or second_hides(i, j, b)
     return first & second, lambda i, j, b: hides(i, j, b) and second_hides(i, j, b)

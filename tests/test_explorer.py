@@ -223,7 +223,7 @@ def case(config):
 
 
 # What the library says of an attention that is not known.
-NOT_KNOWN = "no `AttentionLayer`|attention may differ|was compared"
+NOT_KNOWN = "No `AttentionLayer`|attention may differ|was compared"
 
 
 def scores_cases(configs):

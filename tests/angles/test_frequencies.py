@@ -1,3 +1,5 @@
+"""Cosines and sines against many digits, and frequencies of models."""
+
 import re
 from fractions import Fraction
 from types import SimpleNamespace

@@ -60,7 +60,7 @@ def test_views_of_a_page_are_made_once():
 def test_few_tables_are_kept(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(pages, "MAX_KINDS", 3)
+    monkeypatch.setattr(pages, "MAX_PAGE_KEYS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device, kind="real floating"):
@@ -245,7 +245,7 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
 def test_threads_share_a_layer(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(pages, "MAX_KINDS", 2)
+    monkeypatch.setattr(pages, "MAX_PAGE_KEYS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
@@ -300,7 +300,7 @@ def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
     import cupy
 
     rope, x = RoPE(8, 16), backend.array(np.ones((8, 5)))
-    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_KINDS - 1)]
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_PAGE_KEYS - 1)]
     made, add = [], pages.PositionTables._make_page
     monkeypatch.setattr(
         pages.PositionTables, "_make_page", lambda *args: made.append(args[1]) or add(*args)
@@ -309,7 +309,7 @@ def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
         with stream:
             rope(x)
     # One on the host, from which all are copied.
-    assert len(made) == len(streams) + 1 == pages.MAX_KINDS
+    assert len(made) == len(streams) + 1 == pages.MAX_PAGE_KEYS
 
 
 SIZES = {"flat": (), "sections": (3, 5, 8)}

@@ -1,3 +1,5 @@
+"""Attention and its weights against plain loops."""
+
 import re
 import tracemalloc
 

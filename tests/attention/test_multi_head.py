@@ -1,3 +1,5 @@
+"""Heads of merged features, split and merged."""
+
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, replace

@@ -85,7 +85,7 @@ def test_padding_on_the_left_is_not_counted(mask):
     np.testing.assert_allclose(result[1:, :, 3:], expected, atol=1e-12)
     full, padded = mask | PaddingMask([12, 12], "left"), mask | PaddingMask([12, 9], "left")
     scaled_dot_product_attention(q, k, v, mask=full, **axes)
-    if any(part._counts_positions for part in mask._leaves()):
+    if any(part._uses_absolute_positions for part in mask._leaves()):
         with pytest.raises(ValueError, match=r"no padding on the left .*`key_positions`"):
             scaled_dot_product_attention(q, k, v, mask=padded, **axes)
     else:

@@ -1,3 +1,5 @@
+"""Relative biases against the formulas of their papers."""
+
 import copy
 import math
 import pickle

@@ -1,3 +1,5 @@
+"""Absolute encodings of sequences against the formula of the paper."""
+
 import copy
 import pickle
 

@@ -1,3 +1,5 @@
+"""Embeddings of tokens and positions."""
+
 import copy
 import pickle
 

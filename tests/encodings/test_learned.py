@@ -1,3 +1,5 @@
+"""Learned embeddings of positions and tokens."""
+
 import copy
 import math
 import pickle

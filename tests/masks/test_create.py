@@ -1,3 +1,5 @@
+"""Mask arrays against plain rules."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Packed sequences, there and back."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -110,7 +110,7 @@ WINDOW = (
         ),
         (
             lambda: pe.AttentionLayer(4, 8, rope=pe.RoPE(8, 8), **AXES),
-            "`feature_axis` must be the `feature_axis` of `rope`, None, got -1.",
+            "`feature_axis` must equal `rope.feature_axis` = None, got -1.",
         ),
         *[
             (

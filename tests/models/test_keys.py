@@ -211,7 +211,7 @@ def test_a_vision_of_gemma_4_has_a_way_on():
     ],
 )
 def test_models_that_change_queries_or_keys_beside_the_projection(model_type):
-    with pytest.raises(ValueError, match=f"no `AttentionLayer` attends as .*'{model_type}' does"):
+    with pytest.raises(ValueError, match=f"No `AttentionLayer` attends as .*'{model_type}' does"):
         attention_layers(LLAMA | {"model_type": model_type})
 
 

@@ -1,3 +1,5 @@
+"""RoPE against the rotation of the paper, in every layout."""
+
 import copy
 import pickle
 

@@ -48,7 +48,7 @@ from positional_embeddings.arrays.namespace import (
 # Pages start and end at multiples of this number of positions, which takes milliseconds.
 PAGE_POSITIONS = 4096
 MAX_PAGES = 64  # of one `PageKey`
-MAX_KINDS = 16
+MAX_PAGE_KEYS = 16
 # Integer positions come from one page if their range is shorter than a page, or than this
 # multiple of their number. Otherwise, each of at most `MAX_PAGES`
 # positions has its own page.
@@ -128,7 +128,7 @@ class PositionTables:
     arrange: Arrange | None = None
     coordinates: tuple[int, ...] | None = None
     factor: float = 1.0
-    # The pages of each kind, the most recently used first. Tuples are replaced atomically.
+    # The pages of each `PageKey`, the most recently used first. Tuples are replaced atomically.
     _pages: dict[PageKey, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # Plans of the rotation, by `call_key`.
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
@@ -141,7 +141,7 @@ class PositionTables:
         """Shape of a position: its number of coordinates, or () without coordinates."""
         return () if self.coordinates is None else (max(self.coordinates) + 1,)
 
-    def on_host(self) -> tuple[HostArray, ...]:
+    def full_tables(self) -> tuple[HostArray, ...]:
         """Return the full float64 tables as read-only NumPy arrays."""
         return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
@@ -192,15 +192,15 @@ class PositionTables:
             offset, count, x_axes = position, 1, x_axes._replace(position_axes=(x_axes.seq_axis,))
         else:
             count = axes.length(x_axes, x_axes.seq_axis, x_axes.name)
-        is_numpy, seq = backend.has_host_arrays, x_axes.seq_axis
+        seq = x_axes.seq_axis
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
-        if not is_numpy and (backend.is_compiling or backend.is_chunked):
+        if not backend.is_numpy and (backend.is_compiling or backend.is_chunked):
             tables = self._tables_in_graph(offset, stop, x_axes, backend)
             return align_tables(tables, x_axes, backend)
         page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
-        device_key = () if is_numpy else backend.cache_key
+        device_key = () if backend.is_numpy else backend.cache_key
         if device_key is None:
             return align_tables(self._slice(page_key, offset, stop), x_axes, backend)
         page_key = page_key if backend.shares_numpy_memory else (*page_key, *device_key)
@@ -240,7 +240,7 @@ class PositionTables:
         if not self._shape(positions, "positions", backend):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
         tables = self._at_positions(positions, order, backend)
-        if backend.has_host_arrays:
+        if backend.is_numpy:
             return read_only(tables)
         options = {"dtype": backend.dtype, "device": backend.device}
         return backend.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
@@ -321,15 +321,15 @@ class PositionTables:
             (*self.coordinate_shape, 1), number, dtype=dtype, device=source.device
         )
         with ignore_fp_errors():
-            return align_tables(self._compute_exact(position, "C", source), x_axes, backend)
+            return align_tables(self._compute_unblocked(position, "C", source), x_axes, backend)
 
     def _slice(self, page_key: PageKey, start: int, stop: int) -> Array:
-        """Return the host tables of `start` to `stop` - 1, from a page of a kind."""
+        """Return the host tables of `start` to `stop` - 1, from a page of a `PageKey`."""
         page = self._page(page_key, start, stop, NUMPY_BACKEND)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
-        """Return a page of a kind that covers `start` to `stop`, and move it to the front."""
+        """Return a page of a `PageKey` that covers `start` to `stop`, and move it to the front."""
         pages = self._pages.get(page_key, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
@@ -339,7 +339,7 @@ class PositionTables:
         return self._make_page(page_key, start, stop, backend)
 
     def _make_page(self, page_key: PageKey, start: int, stop: int, backend: Backend) -> Page:
-        """Compute a page of a kind that covers `start` to `stop`, and cache it at the front."""
+        """Compute a page of a `PageKey` from `start` to `stop` or beyond, and cache it in front."""
         start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
         stop = min(
             max(start + PAGE_POSITIONS, -(-stop // PAGE_POSITIONS) * PAGE_POSITIONS), self.size
@@ -363,7 +363,7 @@ class PositionTables:
         # Their total length is at most the length of a full table.
         lengths = accumulate(page.stop - page.start for page in pages)
         count = sum(length <= self.size for length in lengths)
-        remember(self._pages, page_key, tuple(pages[: min(count, MAX_PAGES)]), MAX_KINDS)
+        remember(self._pages, page_key, tuple(pages[: min(count, MAX_PAGES)]), MAX_PAGE_KEYS)
         return page
 
     def _look_up(
@@ -416,12 +416,12 @@ class PositionTables:
                     return tables
                 return self._stack(tables[0, ...], tables[1, ...], order, backend)
             if not backend.computes_in_blocks or 0 in shape:
-                return self._compute_exact(positions, order, backend)
+                return self._compute_unblocked(positions, order, backend)
             count = prod(shape)
             length = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
             flat = xp.reshape(positions, (*self.coordinate_shape, count))
             blocks = (
-                self._compute_exact(flat[..., block], "C", backend)
+                self._compute_unblocked(flat[..., block], "C", backend)
                 for block in block_slices(count, length)
             )
             tables = _join(blocks, count, order, backend.dtype)
@@ -456,7 +456,7 @@ class PositionTables:
         rows = xp.stack([backend.move_axis(table, 0, -1) for table in tables])
         return backend.move_axis(rows, -1, 1)
 
-    def _compute_exact(self, positions: Array, order: Order, backend: Backend) -> Array:
+    def _compute_unblocked(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Compute the tables of positions; each coordinate rotates the pairs of its section."""
         options = backend.dtype, backend, self.factor, self._coordinate_of_frequency(backend)
         cos, sin = cos_sin_of_sum([positions], [self.frequencies], *options)
@@ -481,7 +481,7 @@ def align_tables(tables: Array, x_axes: InputAxes, backend: Backend) -> tuple[Ar
     table_axes = (0, x_axes.feature_axis + 1, *[axis + 1 for axis in x_axes.position_axes])
     order, index = axes.placement(table_axes, len(x_axes.shape) + 1)
     aligned = (tables if order is None else xp.permute_dims(tables, order))[index]
-    if backend.has_host_arrays:
+    if backend.is_numpy:
         return tuple(aligned)
     if is_numpy:
         with backend.current_device(backend.device, backend.xp):

@@ -87,7 +87,7 @@ def set_weights(
                 if name not in passed:
                     array = backend.xp.asarray(drawn, dtype=dtype, device=device)
                     checks.set_fields(layer, **{name: array})
-    is_default = not passed and backend.has_host_arrays and dtype == np.float32
+    is_default = not passed and backend.is_numpy and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
     return backend

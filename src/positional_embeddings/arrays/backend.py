@@ -65,7 +65,7 @@ class Backend:
     reads_values = False  # values of arrays can be read without delay, unless traced
     shows_tracing = False  # the type of an array shows whether it is traced
     has_cuda_kernels = False  # kernels written in CUDA run on its arrays
-    has_host_arrays = False  # its arrays are NumPy arrays
+    is_numpy = False  # its arrays are NumPy arrays
     shares_numpy_memory = False  # its arrays in host memory may share memory with NumPy arrays
     computes_in_blocks = False  # blocks that fit into the CPU cache are faster than whole arrays
     rotation_kernel = ""  # library of the kernel that rotates its arrays, "" if there is none
@@ -145,7 +145,7 @@ class Backend:
             return None
         return self.to_numpy(array)
 
-    def on_host(
+    def call_with_numpy(
         self,
         function: Callable[..., HostArray],
         arrays: Sequence[Array],

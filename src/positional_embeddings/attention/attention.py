@@ -63,6 +63,10 @@ def scaled_dot_product_attention(
     keys take the two axes that are features and sequence in `q`, in ascending order. With
     ``feature_axis=-1, seq_axis=-2`` they are (..., query, key).
 
+    Arrays of two or three axes are (head, seq, ...), features first, by default. Arrays
+    (batch, seq, head) need ``feature_axis=-1, seq_axis=-2``: without these options they are read as
+    (head, seq, batch), and the result is wrong, often without an error.
+
     Parameters
     ----------
     q : array, shape (head, q_len, ...)
@@ -103,7 +107,7 @@ def scaled_dot_product_attention(
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
-    positions, key_positions : array of int, or KVStep, optional
+    positions, key_positions : array of int, KVStep or StepPositions, optional
         Positions of queries and keys, with 1 where they broadcast. The shape is (seq,), or
         (batch, seq) or (seq, batch) in the order of the axes of `q`, or all axes of `q` except the
         features. Masks and biases use these positions instead of the array indices. A key
@@ -320,7 +324,7 @@ def attention_weights(
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key.
-    positions, key_positions : array of int, or KVStep, optional
+    positions, key_positions : array of int, KVStep or StepPositions, optional
         Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
@@ -470,15 +474,15 @@ def choose_algorithm(spec: ScoreSpec, q: Array, k: Array, v: Array) -> Algorithm
         return "listed_keys"
     if backend.has_cuda_kernels and not is_empty:
         return "cupy"
-    is_traced = backend.loops() is not None
+    has_loops = backend.loops() is not None
     key_size = float("nan") if None in k.shape else prod(k.shape)
     # The scores of a decoding step may be many, but few compared with the keys, which blocks copy.
     are_few_for_keys = num_scores <= key_size // KEY_NUMBERS_PER_SCORE
-    max_scores = jax_loops.MAX_SCORES_PER_BLOCK if is_traced else blocks.max_scores(q, backend)
+    max_scores = jax_loops.MAX_SCORES_PER_BLOCK if has_loops else blocks.max_scores(q, backend)
     fit_one_block = num_scores <= max_scores
     if is_empty or (block_size is None and (are_few_for_keys or fit_one_block)):
         return "dense"
-    if is_traced:
+    if has_loops:
         # Without a loop, a sharded sequence stays sharded.
         max_length = max(layout.queries.size, layout.keys.size)
         is_one_block = jax_loops.block_size(spec) >= max_length

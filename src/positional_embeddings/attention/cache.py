@@ -106,18 +106,18 @@ class BufferOwner:
         self.newest = next(self.versions)
         # Position of the oldest token in each ring.
         self.oldest = oldest
-        self.whole: WeakValueDictionary[int, KVCache] = WeakValueDictionary()
+        self.intact: WeakValueDictionary[int, KVCache] = WeakValueDictionary()
 
     def pass_to(self, cache: "KVCache") -> None:
         """Make a cache the newest one."""
         self.newest = cache._version
-        self.whole[self.newest] = cache
+        self.intact[self.newest] = cache
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
-        for version, cache in list(self.whole.items()):
+        for version, cache in list(self.intact.items()):
             if cache is not before and np.any(cache.lengths > before.lengths):
-                self.whole.pop(version, None)
+                self.intact.pop(version, None)
         held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
             np.maximum(np.minimum(now, before.lengths), then) if slots.is_ring else now
@@ -180,8 +180,8 @@ class KVCache(MadeByCache):
     _oldest: tuple[Array, ...] = array_field()
     # Where positions were passed: by how much the next ones are ahead of the numbers of tokens, and
     # the numbers of tokens after the last step with positions.
-    _ahead: Array = array_field()
-    _since: Array = array_field()
+    _position_lead: Array = array_field()
+    _lead_since: Array = array_field()
     _prototype: Array = array_field()  # of the library and device of positions
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
     _version: int = field(default=0, init=False, compare=False)
@@ -275,8 +275,8 @@ class KVCache(MadeByCache):
             _form=form,
             _buffers=_empty_buffers(form, batch, backend, dtype, device),
             _oldest=(lengths,) * len(form.slots),
-            _ahead=None,
-            _since=None,
+            _position_lead=None,
+            _lead_since=None,
             _prototype=prototype,
             _missing=frozenset(),
         )
@@ -288,7 +288,7 @@ class KVCache(MadeByCache):
         owner = BufferOwner(self._oldest) if backend.is_mutable else None
         checks.set_fields(self, _owner=owner, _version=0)
         if owner is not None:
-            owner.whole[0] = self
+            owner.intact[0] = self
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self._form.layers), "layer")
@@ -317,13 +317,13 @@ class KVCache(MadeByCache):
         if owner is None:
             return self._oldest
         with _LOCK:
-            is_whole = owner.whole.get(self._version) is self
+            is_intact = owner.intact.get(self._version) is self
             oldest = tuple(
                 np.minimum(np.maximum(own, now), self.lengths)
                 for own, now in zip(self._oldest, owner.oldest, strict=True)
             )
         pairs = zip(self._form.slots, oldest, strict=True)
-        if not is_whole or any(slots.overwritten(at, self.lengths) for slots, at in pairs):
+        if not is_intact or any(slots.overwritten(at, self.lengths) for slots, at in pairs):
             requirement = "hold its tokens, to be copied or rewound"
             actual = "one whose tokens a later step has overwritten"
             raise wrong_value("cache", requirement, actual, _LOST_HINT)
@@ -439,7 +439,7 @@ class KVCache(MadeByCache):
         is_written = is_concrete and backend.is_mutable
         source = new.targets if backend.supports_put else new.source
         rows = [queries, keys]
-        if not (host.has_host_arrays and backend.has_host_arrays):
+        if not (host.is_numpy and backend.is_numpy):
             both = host.xp.concat(rows, axis=1)
             both = backend.xp.asarray(both, dtype=backend.int_dtype, device=backend.device)
             rows = [both[:, : queries.shape[1]], both[:, queries.shape[1] :]]
@@ -473,14 +473,14 @@ class KVCache(MadeByCache):
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
             host, (lengths, *oldest, mask) = in_one_library(backend, *state, mask)
-            if host.has_host_arrays and not ((mask == 0) | (mask == 1)).all():
+            if host.is_numpy and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
             before = lengths[:, None]
             positions = before + host.xp.cumulative_sum(mask, axis=1) - 1
         else:
             number = checks.axis_length("tokens", tokens)
             host, (lengths, *oldest) = in_one_library(backend, *state)
-            are_alike = host.has_host_arrays and all(
+            are_alike = host.is_numpy and all(
                 len({*numbers.tolist()}) == 1 for numbers in (lengths, *oldest)
             )
             before = lengths[: 1 if are_alike else None, None]
@@ -489,7 +489,7 @@ class KVCache(MadeByCache):
         after = positions[:, -1:] + 1
         if mask is not None:
             positions = host.xp.where(positions < 0, 0, positions)
-        bound = max(after[:, 0].tolist()) if host.has_host_arrays else None
+        bound = max(after[:, 0].tolist()) if host.is_numpy else None
         slots = self._form.slots[0]
         new = NewTokens(slots, before, after, None, positions, mask, bound, host, backend)
         return new, oldest
@@ -513,9 +513,11 @@ class KVCache(MadeByCache):
     def _next_positions(self, ordinary: Array) -> Array:
         """Return the positions that tokens are rotated to, which count on from the last ones."""
         coordinates = self._form.num_coordinates
-        if self._ahead is not None:
+        if self._position_lead is not None:
             backend = get_backend(positions=ordinary)
-            ahead = backend.xp.asarray(self._ahead, dtype=ordinary.dtype, device=backend.device)
+            ahead = backend.xp.asarray(
+                self._position_lead, dtype=ordinary.dtype, device=backend.device
+            )
             ordinary = ordinary + (ahead[:, None] if self._form.is_batch_first else ahead[None, :])
         if not coordinates:
             return ordinary
@@ -549,7 +551,11 @@ class KVCache(MadeByCache):
         mask = (
             as_integer_array("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
         )
-        last = (0 * lengths,) * 2 if self._ahead is None else (self._ahead, self._since)
+        last = (
+            (0 * lengths,) * 2
+            if self._position_lead is None
+            else (self._position_lead, self._lead_since)
+        )
         arrays = [positions, lengths, *last] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
             get_backend(positions=positions), *arrays
@@ -564,7 +570,7 @@ class KVCache(MadeByCache):
             positions = xp.where(mask == 1, positions, xp.min(positions))
             has_token = xp.any(mask == 1, axis=1)
         ahead = xp.where(has_token, xp.max(positions, axis=1) + 1 - after, ahead)
-        return {"_ahead": ahead, "_since": xp.where(has_token, after, since)}
+        return {"_position_lead": ahead, "_lead_since": xp.where(has_token, after, since)}
 
     # Other caches.
 
@@ -609,7 +615,7 @@ class KVCache(MadeByCache):
         held, backend = self._check_copy(), get_backend(like=self._prototype)
         host, (numbers, lengths, *oldest) = in_one_library(backend, numbers, self.lengths, *held)
         after = lengths - numbers
-        if host.has_host_arrays:
+        if host.is_numpy:
             self._check_rewind(lengths, after, oldest, counts)
         held = tuple([frozen_integers(host.xp.minimum(first, after)) for first in oldest])
         rewound = self._with(lengths=frozen_integers(after), _oldest=held)
@@ -630,7 +636,7 @@ class KVCache(MadeByCache):
             actual = f"{format_value(counts)}: the ring has overwritten {number} of them"
             hint = " Make the cache with `drafts`, the largest number of tokens to take back."
             raise wrong_value("counts", requirement, actual, hint)
-        since = self._since
+        since = self._lead_since
         if isinstance(since, np.ndarray) and np.any(after < since):
             requirement = "leave all tokens whose `positions` were given"
             hint = " Go on from the cache before that step: rewind it by 0."
@@ -662,14 +668,14 @@ class KVCache(MadeByCache):
             requirement = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", requirement, tuple(indices.shape))
         oldest, backend = self._check_copy(), get_backend(like=self._prototype)
-        ahead = [] if self._ahead is None else [self._ahead, self._since]
+        ahead = [] if self._position_lead is None else [self._position_lead, self._lead_since]
         host, (indices, lengths, *arrays) = in_one_library(
             backend, indices, self.lengths, *oldest, *ahead
         )
-        if host.has_host_arrays and not ((indices >= 0) & (indices < len(lengths))).all():
+        if host.is_numpy and not ((indices >= 0) & (indices < len(lengths))).all():
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         lengths, *arrays = (host.xp.take(x, indices) for x in (lengths, *arrays))
-        state = dict(zip(("_ahead", "_since"), arrays[len(oldest) :], strict=False))
+        state = dict(zip(("_position_lead", "_lead_since"), arrays[len(oldest) :], strict=False))
         held = tuple(map(frozen_integers, arrays[: len(oldest)]))
         index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
         axis = self._form.order[0]
@@ -805,7 +811,7 @@ class KVStep(MadeByCache):
         k, v : array
             Keys and values of the new tokens, as for `update`, before rotation.
         sinks : array, shape (num_heads,), optional
-            Weights of the heads, if the layer `has_sinks`.
+            Logits of the sinks, if the layer `has_sinks`.
 
         Returns
         -------
@@ -818,11 +824,11 @@ class KVStep(MadeByCache):
             As `update`; if the cache was made of a number of layers.
         """
         number = self._index(layer)
-        rule = self._cache._form.layers[number]
-        if isinstance(rule, LayerShape):
+        layer_spec = self._cache._form.layers[number]
+        if isinstance(layer_spec, LayerShape):
             hint = " Make it with KVCache.empty([AttentionLayer(...), ...]), or call `update`."
             raise wrong_type("cache", "have AttentionLayers", "one of a number of layers", hint)
-        return rule._attend_in_step(self, number, q, k, v, sinks)  # type: ignore[no-any-return]
+        return layer_spec._attend_in_step(self, number, q, k, v, sinks)  # type: ignore[no-any-return]
 
     def _index(self, layer: int) -> int:
         """Check the number of a layer with attention."""
@@ -843,13 +849,13 @@ class KVStep(MadeByCache):
 
     def _plan(self, number: int, k: Array, v: Array) -> WritePlan:
         """Check new keys and values, and return what moves them to the buffers of a layer."""
-        rule = self._cache._form.layers[number]
+        layer_spec = self._cache._form.layers[number]
         arrays = {
-            "k": (k, rule.num_kv_heads, rule.head_size),
-            "v": (v, rule.num_kv_heads, rule.value_size),
+            "k": (k, layer_spec.num_kv_heads, layer_spec.head_size),
+            "v": (v, layer_spec.num_kv_heads, layer_spec.value_size),
         }
         key: Any = signature_of(k, v)
-        key = key and (*key, *arrays["k"][1:], rule.value_size)
+        key = key and (*key, *arrays["k"][1:], layer_spec.value_size)
         plans = self.of(number)._plans
         return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
 
@@ -1021,7 +1027,7 @@ def _empty_buffers(
             layer and [form.shape(batch, layer.num_kv_heads, tokens, size) for size in sizes]
         )
     zeros = partial(backend.xp.zeros, dtype=dtype, device=device)
-    if not backend.has_host_arrays:
+    if not backend.is_numpy:
         return [pair and tuple(map(zeros, pair)) for pair in shapes]
     ends = [*accumulate(prod(shape) for pair in shapes for shape in pair or ())]
     parts = iter(np.split(zeros(ends[-1]), ends[:-1]))

@@ -195,7 +195,7 @@ def layout_of(
     arrays = (q, k) if v is None else (q, k, v)
     shapes = tuple([tuple(array.shape) for array in arrays])
     types = tuple([array.dtype for array in arrays])
-    if backend.has_host_arrays:
+    if backend.is_numpy:
         return _numpy_layout(shapes, types, *q_axes, is_grouped, backend.xp)
     axes.length(q, q_axes[0], "q")
     return _layout(shapes, types, *q_axes, is_grouped, backend.xp)

@@ -72,7 +72,7 @@ def by_chunks(
     If `is_stacked`, there is one array with the coordinates on its first axis.
     """
     if not backend.is_chunked:
-        on_host = backend.on_host(partial(_encode_chunk, encode), coordinates, dtype)
+        on_host = backend.call_with_numpy(partial(_encode_chunk, encode), coordinates, dtype)
         if on_host is not None:
             return on_host
         with backend.compute_context(coordinates[0]):

@@ -352,7 +352,7 @@ class AbsolutePE(checks.CheckedDataclass):
     @property
     def embeddings(self) -> HostArray:
         """Table, float64 NumPy array (embedding_size, max_len), read-only."""
-        return self._tables.on_host()[0]
+        return self._tables.full_tables()[0]
 
 
 def _arranged_tables(

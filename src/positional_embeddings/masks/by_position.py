@@ -109,7 +109,7 @@ class SlidingWindowMask(_WindowMask):
     def __post_init__(self) -> None:
         if self.right is ...:  # type: ignore[comparison-overlap]
             hint = f" Pass SlidingWindowMask.of({self.left!r}) for that number of keys."
-            raise wrong_type("right", "be an integer or None", "none", hint)
+            raise wrong_type("right", "be an integer or None", "no value", hint)
         self._check_fields()
 
     @classmethod
@@ -176,7 +176,7 @@ class ChunkedMask(Mask):
 
     size: _Size
 
-    _counts_positions = True
+    _uses_absolute_positions = True
 
     def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         xp, size = q.backend.xp, min(self.size, q.largest)
@@ -284,7 +284,7 @@ class GlobalMask(Mask):
 
     indices: Sequence[int] | AnyArray = array_field()
 
-    _counts_positions = True
+    _uses_absolute_positions = True
 
     # The ranges of the indices; None if they are not on the host.
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
@@ -364,7 +364,7 @@ class NeighbourhoodMask(Mask):
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
 
-    _counts_positions = True
+    _uses_absolute_positions = True
 
     def __post_init__(self) -> None:
         window: Any = self.window

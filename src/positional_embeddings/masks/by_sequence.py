@@ -205,7 +205,7 @@ class PrefixMask(_LengthMask):
 
     lengths: int | Sequence[int] | AnyArray = array_field()
 
-    _counts_positions = True
+    _uses_absolute_positions = True
 
     def __post_init__(self) -> None:
         lengths: Array = self.lengths

@@ -66,7 +66,7 @@ class Mask(ArrayDataclass):
     """
 
     # Whether the rule depends on positions themselves, not only on their differences.
-    _counts_positions = False
+    _uses_absolute_positions = False
 
     # Otherwise NumPy's `|` combines each element of an array with the mask.
     __array_ufunc__ = None
@@ -349,7 +349,7 @@ class _Compound(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         for mask in self.masks:
             mask._check(queries, k_len, backend)
-        counting = [mask for mask in self._leaves() if mask._counts_positions]
+        counting = [mask for mask in self._leaves() if mask._uses_absolute_positions]
         if counting and any(mask._is_padded_on_left(k_len) for mask in self._leaves()):
             requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
             raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)

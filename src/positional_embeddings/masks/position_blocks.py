@@ -41,7 +41,7 @@ class PositionBlock(NamedTuple):
     def in_library(self, table: Array) -> Array:
         """Return an array of the mask, converted to the library of the positions."""
         backend = self.backend
-        if backend.has_host_arrays or not isinstance(table, np.ndarray):
+        if backend.is_numpy or not isinstance(table, np.ndarray):
             return table
         max_value = self.largest
         is_concrete = table.size and not backend.is_compiling
@@ -151,7 +151,7 @@ def _in_small_integers(k: PositionBlock, *bounds: Array) -> tuple[Array, ...]:
 
     Comparing small integers is four times as fast.
     """
-    is_eager_numpy = k.backend.has_host_arrays and not k.backend.is_compiling
+    is_eager_numpy = k.backend.is_numpy and not k.backend.is_compiling
     if not is_eager_numpy or len(bounds[0]) == 1 or len(k.values) != 1:
         return k.values, *bounds
     if len(bounds[0]) * k.values.size < _MIN_PAIRS_TO_CONVERT:

@@ -43,7 +43,7 @@ _UNKNOWN = (
 # The remedy of a refusal whose reason names none.
 _BY_HAND = " Make an `AttentionLayer` for each of its layers by hand, as its code attends."
 # Positions far outside any window, in tokens.
-_FAR_POSITION = 2**40
+_DISTANT_POSITION = 2**40
 
 
 def _optional_value(kind: type, name: str, value: object) -> Any:
@@ -85,7 +85,8 @@ class AttentionLayer(checks.CheckedDataclass):
         Number of newest keys that a cache must hold, positive; all if None. `mask` must hide
         all older keys.
     has_sinks : bool, default False
-        Whether each head has a weight that joins the softmax. Each call passes the weights.
+        Whether each head has a sink, the logit of a key without value. Each call passes these
+        logits.
     feature_axis, seq_axis : int, optional
         Axes of features and positions: 0 and 1 by default for arrays of at most three axes,
         required for more axes: -1 and -2 for ``(batch, heads, seq, head)``. `rope` must have the
@@ -136,7 +137,7 @@ class AttentionLayer(checks.CheckedDataclass):
         if self.window is not None:
             # The keys that the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            for last in mask._probe_positions(_FAR_POSITION):
+            for last in mask._probe_positions(_DISTANT_POSITION):
                 visible = mask._visible_keys(((last - 1, last),), last).any_query
                 if any(start < last - self.window for start, _ in visible):
                     requirement = f"hide all keys but the {self.window} newest ones (`window`)"
@@ -151,7 +152,7 @@ class AttentionLayer(checks.CheckedDataclass):
         for name in ("feature_axis", "seq_axis"):
             axis, other = getattr(self, name), getattr(rope, name)
             if axis != other:
-                raise wrong_value(name, f"be the `{name}` of `rope`, {other}", format_value(axis))
+                raise wrong_value(name, f"equal `rope.{name}` = {other}", format_value(axis))
 
     def __call__(
         self,
@@ -181,7 +182,7 @@ class AttentionLayer(checks.CheckedDataclass):
             counted from 0 if None. Positions of several coordinates only rotate: the mask then
             depends on the order of the sequence.
         sinks : array, shape (num_heads,), optional
-            Weights of the heads, if the layer `has_sinks`.
+            Logits of the sinks, if the layer `has_sinks`.
 
         Returns
         -------
@@ -257,7 +258,7 @@ class AttentionLayer(checks.CheckedDataclass):
         rope, positions = self.rope, step.positions
         if rope is None:
             return lambda q, k: (q, k)
-        if backend.has_host_arrays and positions.size == 1 and rope.head_size == self.head_size:
+        if backend.is_numpy and positions.size == 1 and rope.head_size == self.head_size:
             position = positions.item()
             if 0 <= position < rope.seq_len:  # its tables are at hand
                 return _token_rotation(rope, position, q, k)
@@ -300,13 +301,13 @@ class _StepPlan(NamedTuple):
     attention: PreparedCall | None = None  # known after the first layer has stored
 
 
-def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
+def _token_rotation(rope: RoPE, position: int, q: Array, k: Array) -> Rotate:
     """Return what rotates queries and keys like these of one token, which is at a position.
 
     Both are rotated together: for one token each call of NumPy takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.axes_in_4d(rope))
-    plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, at)
+    plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, position)
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
@@ -403,7 +404,7 @@ class _LayerReader:
             reason = model_type.refused or "it was not compared"
         if reason:
             hint = "" if "by hand" in reason or ": " in reason else _BY_HAND
-            message = f"no `AttentionLayer` attends as {self.config.name} does: {reason}.{hint}"
+            message = f"No `AttentionLayer` attends as {self.config.name} does: {reason}.{hint}"
             raise ValueError(message)
 
     def layers(self) -> list[AttentionLayer | None]:

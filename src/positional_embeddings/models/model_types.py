@@ -28,7 +28,7 @@ class LayerAttention(NamedTuple):
     kv_times : int, default 1
         Default number of key heads, relative to other layers.
     has_sinks : bool, default False
-        Whether each head has a weight that joins the softmax.
+        Whether each head has a sink, the logit of a key without value.
     """
 
     window: str | None = None

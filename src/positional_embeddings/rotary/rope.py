@@ -530,12 +530,12 @@ class RoPE(checks.CheckedDataclass):
     @property
     def cos(self) -> HostArray:
         """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
-        return self._tables.on_host()[0]
+        return self._tables.full_tables()[0]
 
     @property
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
-        return self._tables.on_host()[1]
+        return self._tables.full_tables()[1]
 
 
 def _checked_shift(delta: Any) -> float:

@@ -114,7 +114,7 @@ class RotaryTables(ArrayDataclass):
         if plan.kernel is rotate_full_width:
             cos, sin = full_width_tables(cos, sin, x_axes.feature_axis, backend.xp)
         # Copies in CuPy belong to the stream that made them.
-        if backend.has_host_arrays or (tables is self.cos_sin and not backend.is_trainable(tables)):
+        if backend.is_numpy or (tables is self.cos_sin and not backend.is_trainable(tables)):
             remember(self._plans, key, (plan, cos, sin))
         return plan, cos, sin
 

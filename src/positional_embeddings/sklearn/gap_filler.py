@@ -200,7 +200,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Parameters
         ----------
-        X : table or series, shape (rows, columns)
+        X : table or series, shape (n_samples, n_features)
             Numbers, NaN for missing values; columns of positions may hold times. Columns of text
             or booleans in tables of pandas and polars do not change. A series is a table of one
             column.
@@ -257,7 +257,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Parameters
         ----------
-        X : table or series, shape (rows, columns)
+        X : table or series, shape (n_samples, n_features)
             As in `fit`; rows may have other positions. Its measurements are added to the samples of
             `fit`, and replace samples at the same position. Without positions, the samples of `fit`
             are not used.
@@ -289,7 +289,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Parameters
         ----------
-        X : table or series, shape (rows, columns)
+        X : table or series, shape (n_samples, n_features)
             As in `transform`.
 
         Returns

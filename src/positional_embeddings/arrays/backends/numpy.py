@@ -25,7 +25,7 @@ class NumPyBackend(Backend):
     """NumPy, including subclasses of its arrays, for which no plan is cached."""
 
     is_mutable = supports_out = can_cache_arrays = reads_values = shows_tracing = True
-    has_host_arrays = shares_numpy_memory = computes_in_blocks = True
+    is_numpy = shares_numpy_memory = computes_in_blocks = True
     rotation_kernel = "numba"
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
 

@@ -24,7 +24,7 @@ class PyTorchBackend(Backend):
     def values_on_host(self, array: Array) -> HostArray | None:
         return array.detach().numpy() if _is_eager() and _is_in_host_memory(array) else None
 
-    def on_host(
+    def call_with_numpy(
         self, function: Callable[..., HostArray], arrays: Sequence[Array], dtype: Dtype
     ) -> Array:
         if not (_is_eager() and all(map(_is_in_host_memory, arrays))):

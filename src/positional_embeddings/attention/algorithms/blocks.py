@@ -215,10 +215,10 @@ def _accumulate_keys(
             )
             nonfinite = keys.take(slice_broadcast(inputs.nonfinite, batch_slices), -1, backend)
             products = query_key_products(query, key, backend)
-            logits = spec.scores_from_products(products, nonfinite, None, group_bias)
-            new_state = state.update(logits, group_mask, value, inputs.headroom, backend)
+            scores = spec.scores_from_products(products, nonfinite, None, group_bias)
+            new_state = state.update(scores, group_mask, value, inputs.headroom, backend)
             batch_groups[i] = _BatchGroup(batch_slices, query, new_state)
-            del products, logits  # the next block then uses the same memory, which is in the cache
+            del products, scores  # the next block then uses the same memory, which is in the cache
     if not block.parts:
         yield block.queries, [state for _, _, state in batch_groups]
     start = 0

@@ -17,8 +17,8 @@ def attend_dense(spec: ScoreSpec, query: Array, key: Array, value: Array) -> tup
         if output is not None:
             return output, None
     if not spec.has_mask_or_bias:
-        logits = spec.scores_from_products(query_key_products(query, key, backend, spec.scale))
-        weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
+        scores = spec.scores_from_products(query_key_products(query, key, backend, spec.scale))
+        weights, lse = softmax(scores, backend, spec.sinks, with_lse=spec.with_lse)
         return weighted_sums(weights, value, backend), lse
     mask = spec.mask_block(queries, visible) if spec.is_masked else None
     return attend_visible(spec, query, key, value, mask, spec.bias_block(queries, visible))
@@ -35,11 +35,11 @@ def attend_visible(
     """
     backend = spec.backend
     if backend.is_concrete(query) and not backend.has_cuda_kernels:
-        logits = query_key_products(query, key, backend, spec.scale)
-        finite_probe = backend.sum_of_all(logits)
+        products = query_key_products(query, key, backend, spec.scale)
+        finite_probe = backend.sum_of_all(products)
         to_add = None if bias is None else spec.bias_to_add(bias)
-        logits = spec.scores_from_products(logits, None, mask, to_add)
-        weights, lse = softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
+        scores = spec.scores_from_products(products, None, mask, to_add)
+        weights, lse = softmax(scores, backend, spec.sinks, with_lse=spec.with_lse)
         output = weighted_sums(weights, value, backend)
         if backend.is_finite(finite_probe + backend.sum_of_all(output)):
             return output, lse
@@ -82,6 +82,6 @@ def _weights(
 ) -> tuple[Array, Array]:
     """Return the weights, and the logarithm of the sum of exponentials if `spec.with_lse`."""
     backend = spec.backend
-    logits = query_key_products(query, key, backend, spec.scale)
-    logits = spec.scores_from_products(logits, nonfinite, *spec.mask_and_bias(mask, bias))
-    return softmax(logits, backend, spec.sinks, with_lse=spec.with_lse)
+    products = query_key_products(query, key, backend, spec.scale)
+    scores = spec.scores_from_products(products, nonfinite, *spec.mask_and_bias(mask, bias))
+    return softmax(scores, backend, spec.sinks, with_lse=spec.with_lse)

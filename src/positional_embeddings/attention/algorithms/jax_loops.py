@@ -82,8 +82,8 @@ def attend_jax_loops(
                 mask = is_in_block_before if mask is None else mask | is_in_block_before
             nonfinite = xp.matrix_transpose(nonfinite_keys[0]) if nonfinite_keys else None
             products = query_key_products(query, key, backend)
-            logits = spec.scores_from_products(products, nonfinite, None, bias)
-            return state.update(logits, mask, value, inputs.headroom, backend)
+            scores = spec.scores_from_products(products, nonfinite, None, bias)
+            return state.update(scores, mask, value, inputs.headroom, backend)
 
         def visit(state: OnlineSoftmax, block: tuple[Array, ...]) -> tuple[OnlineSoftmax, None]:
             return loops.cond(block[0] >= 0, update, lambda s, *_: s, state, *block), None
