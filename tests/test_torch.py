@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -177,6 +178,23 @@ def compilations(function, *calls, dynamic=None):
         expected = function(*arguments)
         torch.testing.assert_close(compiled(*arguments), expected, atol=1e-6, rtol=0)
     return counter.frame_count
+
+
+def test_an_attention_with_rope_is_compiled_without_warnings_of_this_package():
+    rope, pe = RoPE(8, 100, **IN_HALVES), AbsolutePE(8, 100, **IN_HALVES)
+    large = RoPE(8, 2**22, **IN_HALVES)  # its tables are computed in the graph
+
+    def attend(x, offset):
+        q, k = rope(pe(x, offset=offset), offset=offset), large(x, offset=offset)
+        return scaled_dot_product_attention(q, k, x, mask=CausalMask(), **IN_HALVES)
+
+    x = torch.rand(1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    torch._dynamo.utils.warn_once_cache.clear()
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        assert compilations(attend, *((x, offset) for offset in (3, 40, 90))) == 2
+    messages = [str(warning.message) for warning in recorded]
+    assert not [text for text in messages if "positional_embeddings" in text]
 
 
 @QUIET

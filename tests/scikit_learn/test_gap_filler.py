@@ -802,7 +802,7 @@ def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():
     array = xr.DataArray(y, dims="time")
     for x, call in [
         (array, r"to_pandas\(\)"),
-        (array.expand_dims(a=2, b=2), r"to_dataframe\(\).reset_index\(\)"),
+        (array.expand_dims(a=2, b=2), r"to_dataframe\('value'\).reset_index\(\)"),
         (xr.Dataset({"y": array}), r"to_dataframe\(\).reset_index\(\)"),
     ]:
         with pytest.raises(TypeError, match=rf"must be a table or an array, got xarray.*X\.{call}"):

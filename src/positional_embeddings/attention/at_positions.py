@@ -238,6 +238,16 @@ class StepPositions(MadeByCache):
         Position of each new token. The batch is 1 if it is the same for all sequences.
     key_positions : array of int, shape (keys, batch) or (batch, keys)
         Position of each key that ``KVStep.update`` returns; -1 where a slot is empty.
+
+    Examples
+    --------
+    >>> from positional_embeddings import KVCache
+    >>> cache = KVCache.empty(1, 1, 8, num_kv_heads=2, head_size=4, feature_axis=-1, seq_axis=-2)
+    >>> cache, step = cache.step(3)
+    >>> step.of(0).positions[0].tolist()
+    [0, 1, 2]
+    >>> step.of(0).key_positions[0].tolist()
+    [0, 1, 2]
     """
 
     _batch: int
@@ -269,7 +279,7 @@ class StepPositions(MadeByCache):
         is_static = self._slots.is_ring or isinstance(self._source, np.ndarray)
         return None if is_static else self._slots.capacity
 
-    def axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
+    def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the cache has."""
         cache_axes = self._feature_axis, self._seq_axis
         feature = cache_axes[0] if feature_axis is None else feature_axis
@@ -282,7 +292,7 @@ class StepPositions(MadeByCache):
                 raise wrong_value(name, requirement, axis, " Make the cache with these axes.")
         return indices
 
-    def positions_for(self, q: Array, k: Array, seq: int, backend: Backend) -> ExplicitPositions:
+    def _positions_for(self, q: Array, k: Array, seq: int, backend: Backend) -> ExplicitPositions:
         """Return the positions of queries and keys in an attention."""
         queries, keys = self.positions, self.key_positions
         if self._is_batch_first:

@@ -89,7 +89,7 @@ class AttentionArguments(NamedTuple):
     def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
         """Check and return the axes of features and sequence, counted from 0."""
         if isinstance(self.positions, StepPositions):
-            return self.positions.axes_of(q, self.feature_axis, self.seq_axis)
+            return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
 
     def explicit_positions(
@@ -105,7 +105,7 @@ class AttentionArguments(NamedTuple):
         if key_positions is not None:
             requirement = "be left out where `positions` is a step"
             raise wrong_type("key_positions", requirement, format_value(key_positions))
-        return positions.positions_for(q, k, layout.seq, backend)
+        return positions._positions_for(q, k, layout.seq, backend)
 
     def mask_and_positions(
         self, explicit: ExplicitPositions | None, layout: QKVLayout, backend: Backend

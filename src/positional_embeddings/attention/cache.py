@@ -137,7 +137,7 @@ class KVCache(MadeByCache):
     `empty` makes a cache. `step` returns the next cache, and a step that stores keys and values
     in the buffers of the cache. NumPy, CuPy and PyTorch write to the same buffers in each step:
     only the newest cache stores, and an earlier one is refused. `rewind` makes a cache the newest
-    one again. `take`, `copy.deepcopy` and `pickle` make caches with buffers of their own. In JAX
+    one again. `take`, ``copy.deepcopy`` and `pickle` make caches with buffers of their own. In JAX
     each cache has its own arrays.
 
     Without a window a cache holds all tokens. A layer with a `window` has a ring: new tokens

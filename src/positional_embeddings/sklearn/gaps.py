@@ -550,5 +550,5 @@ def _stacking_weights(errors: HostArray, windows: int) -> Array:
     norms = np.linalg.norm(errors, axis=0)
     rows = np.concatenate([errors, norms.min() / windows**0.5 * np.eye(norms.size)[1:]])
     rows = np.concatenate([rows / (np.linalg.norm(rows) or 1.0), np.ones((1, norms.size))])
-    weights = nnls(rows, np.eye(rows.shape[0])[-1])[0]
+    weights = nnls(rows, np.pad([1.0], (rows.shape[0] - 1, 0)))[0]
     return weights / weights.sum()
