@@ -1,6 +1,7 @@
 """What JAX's users expect beyond arrays: transformations, and nothing that leaks from them."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -627,21 +628,27 @@ def stored(cache, tokens, new):
 
 
 @pytest.mark.usefixtures("way_to_store")
+@pytest.mark.parametrize("seq_axis", [-2, 1])
 @pytest.mark.parametrize("window", [None, 5])
-def test_a_cache_in_jit_is_that_outside(window):
+def test_a_cache_in_jit_is_that_outside(window, seq_axis):
     steps = [[[0, 1, 1], [1, 1, 1]], [[1], [1]], [[1, 0], [0, 1]], [[1, 1], [1, 1]], [[0], [1]]]
     options = {"window": window, "num_sink_tokens": 1, "drafts": 2} if window else {"capacity": 12}
-    cache = traced = KVCache.empty(1, 2, xp=jnp, dtype=jnp.float32, **SIZES, **options)
+    options |= SIZES | {"seq_axis": seq_axis}
+    cache = traced = KVCache.empty(1, 2, xp=jnp, dtype=jnp.float32, **options)
     rng, call = np.random.default_rng(0), jax.jit(stored)
     for i, tokens in enumerate(steps):
         new = jnp.asarray(rng.standard_normal((2, 1, len(tokens[0]), 4)), dtype=jnp.float32)
+        new = jnp.moveaxis(new, 2, seq_axis)
         cache, keys, *positions = stored(cache, tokens, new)
         traced, traced_keys, *own = call(traced, jnp.asarray(tokens), new)
         np.testing.assert_array_equal(positions[0], own[0])
         for row in range(2):
             there, in_trace = (
                 {int(p): keys[row, :, at] for at, p in enumerate(places[row]) if p >= 0}
-                for keys, (_, places) in ((keys, positions), (traced_keys, own))
+                for keys, (_, places) in (
+                    (jnp.moveaxis(keys, seq_axis, 2), positions),
+                    (jnp.moveaxis(traced_keys, seq_axis, 2), own),
+                )
             )
             assert there.keys() == in_trace.keys()
             for position, key in there.items():
@@ -653,6 +660,23 @@ def test_a_cache_in_jit_is_that_outside(window):
             )
             cache, traced = cache.take([1, 0]), jax.jit(KVCache.take)(traced, jnp.asarray([1, 0]))
     np.testing.assert_array_equal(cache.lengths, traced.lengths)
+
+
+@pytest.mark.usefixtures("way_to_store")
+def test_what_comes_out_of_jit_goes_on_outside():
+    """A cache, also pickled, and a step, which stores in a cache that has room."""
+    new = jnp.arange(24.0).reshape(2, 1, 3, 4)
+    mask, cache = jnp.asarray([[0, 1, 1], [1, 1, 1]]), KVCache.empty(1, 2, 4, xp=jnp, **SIZES)
+    after = jax.jit(lambda cache: stored(cache, mask, new)[0])(cache)
+    for one in (after, pickle.loads(pickle.dumps(after))):
+        keys = stored(one, 1, new[:, :, :1])[1]
+        np.testing.assert_array_equal(keys[0, 0, :, 0], [4, 8, 0, 0])
+        np.testing.assert_array_equal(keys[1, 0, :, 0], [12, 16, 20, 12])
+    step = jax.jit(lambda mask: cache.step(mask)[1])(mask)
+    np.testing.assert_array_equal(step.update(0, new, new)[0][0, 0, :2], new[0, 0, 1:])
+    step = jax.jit(lambda after: after.step(mask)[1])(after)
+    keys, _ = step.update(0, new, new)
+    np.testing.assert_array_equal(jnp.isnan(keys[:, 0, 0, 0]), [False, True])
 
 
 @pytest.mark.usefixtures("way_to_store")
@@ -717,6 +741,7 @@ def test_a_ring_hides_in_jit_what_it_hides_outside():
         jax.jit(lambda q, k: attention_weights(q, k, mask=wide, positions=step))(new, keys)
 
 
+@pytest.mark.usefixtures("way_to_store")
 def test_a_cache_goes_through_scan():
     def body(cache, new):
         cache, keys, *positions = stored(cache, 1, new)

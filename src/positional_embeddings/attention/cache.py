@@ -501,14 +501,11 @@ class KVCache(MadeByCache):
         bound: Any = new.max_length
         if bound <= limit:
             return
-        requirement, hint = f"keep positions below {limit}", ""
-        if full:
-            requirement = f"fit into the slots that `capacity` = {limit} leaves"
-            hint = _FULL_HINT + NEW_HINT
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         actual = f"{bound - held} after {held} at index {row}"
-        raise wrong_value("tokens", requirement, actual, hint)
+        requirement = f"fit into the slots that `capacity` = {limit} leaves"
+        raise wrong_value("tokens", requirement, actual, _FULL_HINT + NEW_HINT)
 
     def _next_positions(self, ordinary: Array) -> Array:
         """Return the positions that tokens are rotated to, which count on from the last ones."""
