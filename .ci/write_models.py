@@ -139,6 +139,10 @@ REFUSED = {
     "qwen2_5_omni_dit": "it rotates only the first head of queries and keys: rotate that head by a "
     "`RoPE` with layout='interleaved'",
     "llama4_vision_model": "its first coordinate is the column, and positions count from 1",
+    **dict.fromkeys(
+        ("falcon_mamba", "fnet", "mamba", "mamba2", "rwkv", "xlstm"),
+        "it has no attention and does not rotate: none of its layers has queries and keys",
+    ),
 }
 UNRUN = (
     "its code was not run for this, so pass layout='half' or layout='interleaved', as in its code"
@@ -351,7 +355,8 @@ def page(model_types: dict[str, Any], version: str) -> str:
     compared: list[str] = []
     refused: dict[str, list[str]] = {}
     for name, fields in model_types.items():
-        attention = fields.get("attention", {"refused": "it was not compared"})
+        unknown = {"refused": fields.get("refused", "it was not compared")}
+        attention = fields.get("attention", unknown)
         if "text" not in fields:
             reason = attention.get("refused")
             group = compared if reason is None else refused.setdefault(reason, [])
@@ -429,15 +434,15 @@ def describe_type(config_class: Any, config: Any) -> dict[str, Any] | None:
         parts = {"text": text, "vision": getattr(config, "vision_config", None)}
         parts = {key: x.model_type for key, x in parts.items() if x and is_rotary(type(x))}
         return parts if "text" in parts else None
+    name = config_class.model_type
+    if name in REFUSED:
+        return {"refused": REFUSED[name]}
     if not is_rotary(config_class):
         if hasattr(config, "num_attention_heads") and driver.model_classes(config):
             return {"unrotated": True}
         return None
-    if config is None or config_class.model_type in COMPOSITE:
+    if config is None or name in COMPOSITE:
         return None
-    name = config.model_type
-    if name in REFUSED:
-        return {"refused": REFUSED[name]}
     catalog.models().pop(name, None)
     small = copy.deepcopy(config)
     driver.shrink(small)

@@ -68,7 +68,7 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), max_size=3)": "`max_size` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
-    "SlidingWindowMask(4)": "`right` must be an integer or None, got none. Pass SlidingWindowMask.of(4) for that number of keys.",
+    "SlidingWindowMask(4)": "`right` must be an integer or None, got no value. Pass SlidingWindowMask.of(4) for that number of keys.",
     "CausalMask()(5)": "`k_pos` must be given with `q_pos`, got None. Call `dense(q_len)` for the mask of a number of queries and keys.",
     "np.asarray(CausalMask())": "`CausalMask()` has no shape; pass CausalMask().dense(q_len), an array (query, key, batch).",
     "ListMask(csr_array(zeros((4, 4))))": "`indices` must be an array, got scipy.sparse.csr_array of shape (4, 4). Pass ListMask.from_csr(csr.indptr, csr.indices), where csr is indices.tocsr().",
