@@ -134,11 +134,14 @@ REFUSED = {
     "dory": "its configuration lists attention and MLP as layers of their own, and layers in the "
     "middle attend several times: build a `RoPE` for each type of layers, with its own base",
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
-    "kimi_k25_vision": "its pairs alternate between column and row, with equal frequencies",
+    "kimi_k25_vision": "its pairs alternate between column and row: build one with "
+    "section_order='strided' and section_frequencies='restart', and pass `positions[::-1]`",
     "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
     "qwen2_5_omni_dit": "it rotates only the first head of queries and keys: rotate that head by a "
     "`RoPE` with layout='interleaved'",
-    "llama4_vision_model": "its first coordinate is the column, and positions count from 1",
+    "llama4_vision_model": "its first coordinate is the column, and positions count from 1: build "
+    "one with layout='interleaved' and section_frequencies='restart', and pass "
+    "`positions[::-1] + 1`",
     **dict.fromkeys(
         ("falcon_mamba", "fnet", "mamba", "mamba2", "rwkv", "xlstm"),
         "it has no attention and does not rotate: none of its layers has queries and keys",
