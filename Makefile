@@ -96,6 +96,10 @@ lint: $(VENV)/lint/ready
 bench: $(VENV)/bench/ready
 	@echo "==> Running benchmarks/bench.py"
 	$(VENV)/bench/bin/python benchmarks/bench.py $(BENCH)
+	@echo "==> Running benchmarks/bench_torch.py"
+	$(VENV)/bench/bin/python benchmarks/bench_torch.py
+	@echo "==> Running benchmarks/bench_jax.py"
+	$(VENV)/bench/bin/python benchmarks/bench_jax.py
 
 # The extra for the CUDA of the driver: cupy12 for CUDA 12.
 CUPY ?= cupy

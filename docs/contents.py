@@ -15,9 +15,9 @@ PACKAGE = "positional_embeddings"
 
 # What calls return and layers use, which is imported from its module.
 BESIDE = (
+    "attention.at_positions.StepPositions",
     "attention.cache.KVStep",
     "encodings.dropout.dropout",
-    "models.decoder.DecoderStep",
     "rotary.tables.RotaryTables",
 )
 

@@ -20,7 +20,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 import positional_embeddings as pe
-from positional_embeddings.models.decoder import DecoderStep
+from positional_embeddings.attention.cache import KVStep
 
 FEW_ROWS = 16  # up to which BLAS multiplies W @ x.T faster than x @ W.T
 LIBRARIES = {n: f"array_api_compat.{n}" for n in ("numpy", "cupy", "torch")} | {"jax": "jax.numpy"}
@@ -51,7 +51,7 @@ def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
     return x / model.xp.sqrt(mean_square + model.config["rms_norm_eps"]) * model.weights[name]
 
 
-def logits(model: SimpleNamespace, tokens: Any, step: DecoderStep) -> Any:
+def logits(model: SimpleNamespace, tokens: Any, step: KVStep) -> Any:
     """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
     xp, shape = model.xp, (*tokens.shape, -1, model.config["head_dim"])  # batch, seq, heads, head
     x = xp.take(model.weights["token_embd"], xp.asarray(tokens.ravel()), axis=0)
@@ -72,7 +72,7 @@ def logits(model: SimpleNamespace, tokens: Any, step: DecoderStep) -> Any:
 def generate(model: SimpleNamespace, tokens: Any, mask: Any, count: int) -> Iterator[Any]:
     """Yield the likeliest next token of each prompt, (batch,), up to the end of the context."""
     xp, added, (batch, seq) = model.xp, mask, tokens.shape
-    cache = pe.DecoderCache.empty(model.layers, batch, seq + count, xp=xp, dtype=xp.float32)
+    cache = pe.KVCache.empty(model.layers, batch, seq + count, xp=xp, dtype=xp.float32)
     for _ in range(min(count, model.config["max_position_embeddings"] - seq)):
         cache, step = cache.step(added)
         found = xp.argmax(logits(model, tokens, step)[:, -1, :], axis=-1)

@@ -6,13 +6,14 @@ is a function from a configuration and the weights of transformers to a `Model`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from positional_embeddings import (
     ALiBiBias,
+    AttentionLayer,
     CausalMask,
     KVCache,
     Mask,
@@ -59,42 +60,41 @@ class Model(NamedTuple):
 
 @dataclass
 class State:
-    """One cache for each width of window, and buffers for the keys and values of each layer."""
+    """The cache of a model, which each step replaces."""
 
-    caches: dict[int | None, KVCache]
-    buffers: list[np.ndarray] = field(repr=False)
+    cache: KVCache
 
 
 def new_state(model, batch, capacity, *, ring):
     """Return a state without tokens; with `ring` a layer with a window keeps no more than that."""
-    sizes = {layer.window: capacity for layer in model.layers}
-    if ring:
-        sizes = {window: window or capacity for window in sizes}
-    caches = {
-        window: KVCache.empty(batch, size, window=window if ring else None, **AXES)
-        for window, size in sizes.items()
-    }
-    shapes = [(2, batch, model.kv_heads, sizes[x.window], model.head_size) for x in model.layers]
-    return State(caches, [np.zeros(shape) for shape in shapes])
+    layers = [
+        AttentionLayer(
+            model.kv_heads,
+            model.head_size,
+            mask=layer.mask if ring and layer.window else None,
+            window=layer.window if ring else None,
+            **AXES,
+        )
+        for layer in model.layers
+    ]
+    return State(KVCache.empty(layers, batch, capacity))
 
 
 def forward(model, state, ids, tokens):
     """Return what follows each of the new tokens: `tokens` is their number, or a padding mask."""
-    steps = {}
-    for window, cache in state.caches.items():
-        state.caches[window], steps[window] = cache.step(tokens)
-    positions = steps[model.layers[0].window].positions
-    rotate = {x.rope: x.rope.tables(positions) if x.rope else same for x in model.layers}
+    state.cache, step = state.cache.step(tokens)
+    rotate = {x.rope: x.rope.tables(step.positions) if x.rope else same for x in model.layers}
     hidden = model.embed(ids)
-    for layer, (keys, values) in zip(model.layers, state.buffers, strict=True):
-        step, x = steps[layer.window], layer.norm(hidden)
+    for number, layer in enumerate(model.layers):
+        x = layer.norm(hidden)
         q, k, v = (split_heads(project(x), model.head_size) for project in layer.qkv)
+        keys, values = step.update(number, rotate[layer.rope](layer.k_norm(k)), v)
         attended = scaled_dot_product_attention(
             rotate[layer.rope](layer.q_norm(q)),
-            step.store(keys, rotate[layer.rope](layer.k_norm(k)))[1],
-            step.store(values, v)[1],
+            keys,
+            values,
             mask=layer.mask,
-            positions=step,
+            positions=step.of(number),
             enable_gqa=True,
             **layer.attention,
             **AXES,

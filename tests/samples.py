@@ -21,12 +21,10 @@ from hypothesis import strategies as st
 import positional_embeddings as pe
 from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.encodings.dropout import dropout
-from positional_embeddings.models.decoder import DecoderStep
 from positional_embeddings.rotary.tables import RotaryTables
 
 # Public names in modules: types of results, and `dropout`.
 BESIDE = {
-    "DecoderStep": DecoderStep,
     "KVStep": KVStep,
     "RotaryTables": RotaryTables,
     "dropout": dropout,
@@ -59,14 +57,12 @@ QUERIES, KEYS = np.arange(4)[:, None], np.arange(4)[None, :]
 ROPE = pe.RoPE(8, 16)
 ABSOLUTE = pe.AbsolutePE(8, 16)
 LEARNED = pe.LearnedPE(8, 6, embeddings=X)
-CACHE = pe.KVCache.empty(2, 4)
 ATTENTION = pe.RoPEMultiHeadAttention(8, 2, 16, rng=0)
 TABLES = ROPE.tables(POSITIONS)
 LAYER = pe.AttentionLayer(2, 8, rope=ROPE, mask=pe.CausalMask(), has_sinks=True)
 TOKEN = Q[:, :1, None, :] * [[1.0], [2.0]]  # (head, seq, heads, batch)
 LAYERS = [pe.AttentionLayer(2, 8, mask=pe.CausalMask(), has_sinks=True, feature_axis=0, seq_axis=1)]
-DECODER = pe.DecoderCache.empty(LAYERS, 2, 8, drafts=2)
-TAKEN = pe.DecoderCache.empty(LAYERS, 2, 8, drafts=2).step(3)[0]  # with buffers of its own
+CACHE = pe.KVCache.empty(LAYERS, 2, 8, drafts=2)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
 
 
@@ -144,14 +140,23 @@ def dense(mask: Any, library: Library) -> Any:
     return mask.dense(queries, **new), mask(library.array(QUERIES), library.array(KEYS), k_len=4)
 
 
-def stored(buffer: Any, new: Any, /) -> Any:
-    """Store by a step of its own, as a step stores once in a buffer."""
-    return CACHE.rewind(0).step(3)[1].store(buffer, new)
+def held() -> Any:
+    """Return a cache with buffers of its own."""
+    return CACHE.take([0, 1])
+
+
+def positions_of(layer: Any, /) -> Any:
+    return held().step(1)[1].of(layer)
+
+
+def updated(layer: Any, k: Any, v: Any, /) -> Any:
+    """Store in a step of its own, in which a layer stores once."""
+    return held().step(1)[1].update(layer, k, v)
 
 
 def attended(layer: Any, q: Any, k: Any, v: Any, /, *, sinks: Any = None) -> Any:
     """Attend in a step of its own, in which a layer stores once."""
-    return DECODER.rewind(0).step(1)[1].attend(layer, q, k, v, sinks=sinks)
+    return held().step(1)[1].attend(layer, q, k, v, sinks=sinks)
 
 
 def bias(value: Any, library: Library) -> Any:
@@ -474,57 +479,50 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(ABSOLUTE.encoding, {"x": X, "offset": 2}),
         Call(ABSOLUTE.encoding, {"x": X, "positions": POSITIONS}),
     ],
-    "KVCache": [
-        Call(
-            pe.KVCache,
-            {"capacity": 4, "num_sink_tokens": 1, "window": 2, **AXES, "lengths": LENGTHS},
-            lambda cache, _: cache.step(1)[1].key_positions,
-        )
-    ],
     "KVCache.empty": [
         Call(
             pe.KVCache.empty,
-            {"batch": 2, "capacity": 4, "num_sink_tokens": 1, "window": 2, **AXES, **PLACE},
-            lambda cache, _: cache.step(1)[1].key_positions,
-        )
-    ],
-    "KVCache.rewind": [
-        Call(
-            CACHE.step(3)[0].rewind,
-            {"counts": counts},
-            lambda cache, _: cache.step(1)[1].key_positions,
-        )
-        for counts in (1, [1, 2], np.asarray([1, 2]))
-    ],
-    "KVCache.step": [
-        Call(CACHE.step, {"tokens": tokens}, lambda both, _: both[1].key_positions)
-        for tokens in (3, np.ones((2, 3), dtype=bool))
-    ],
-    "KVCache.take": [
-        Call(CACHE.take, {"rows": rows}, lambda cache, _: cache.step(1)[1].key_positions)
-        for rows in ([1, 0], np.asarray([1, 0]))
-    ],
-    "DecoderCache.empty": [
-        Call(
-            pe.DecoderCache.empty,
             {"layers": LAYERS, "batch": 2, "capacity": 4, "drafts": 1, **NEW},
             lambda cache, _: cache.step(1)[1].positions,
+        ),
+        Call(
+            pe.KVCache.empty,
+            {
+                "layers": 2,
+                "batch": 2,
+                "window": 2,
+                "num_sink_tokens": 1,
+                "drafts": 1,
+                "num_kv_heads": 2,
+                "head_size": 8,
+                "value_size": 3,
+                **AXES,
+                **NEW,
+            },
+            lambda cache, _: cache.step(1)[1].key_positions,
+        ),
+    ],
+    "KVCache.rewind": [
+        Call(lambda counts, /: held().rewind(counts), {"counts": counts}, lambda c, _: c.lengths)
+        for counts in (0, [0, 0], np.asarray([0, 0]))
+    ],
+    "KVCache.step": [
+        Call(CACHE.step, values, lambda both, _: both[1].positions)
+        for values in (
+            {"tokens": 3},
+            {"tokens": np.ones((2, 3), dtype=bool)},
+            {"tokens": np.ones((2, 6), int), "positions": POSITIONS},
         )
     ],
-    "DecoderCache.rewind": [
-        Call(DECODER.step(3)[0].rewind, {"counts": [1, 2]}, lambda cache, _: cache.lengths)
+    "KVCache.take": [
+        Call(CACHE.take, {"rows": rows}, lambda cache, _: cache.lengths)
+        for rows in ([1, 0, 1], np.asarray([1, 0]))
     ],
-    "DecoderCache.step": [
-        Call(DECODER.step, values, lambda both, _: both[1].positions)
-        for values in ({"tokens": 3}, {"tokens": np.ones((2, 6), int), "positions": POSITIONS})
-    ],
-    "DecoderCache.take": [Call(TAKEN.take, {"rows": [1, 0, 1]}, lambda cache, _: cache.lengths)],
-    "DecoderStep.attend": [
+    "KVStep.attend": [
         Call(attended, {"layer": 0, "q": TOKEN, "k": TOKEN, "v": TOKEN, "sinks": X[0, :2]})
     ],
-    "KVStep.store": [
-        Call(stored, {"buffer": np.zeros((8, 4, 2)), "new": Q[:, :3]}),
-    ],
+    "KVStep.of": [Call(positions_of, {"layer": 0}, lambda at, _: at.key_positions)],
+    "KVStep.update": [Call(updated, {"layer": 0, "k": TOKEN, "v": TOKEN})],
     "LearnedPE": [
         Call(
             pe.LearnedPE,
@@ -1314,8 +1312,7 @@ for library, calls in (("sklearn", calls_of_sklearn), ("xarray", calls_of_xarray
 
 # Names that are not called with arguments of a user, and why.
 NOT_CALLED = {
-    "DecoderCache": "made by DecoderCache.empty",
-    "DecoderStep": "made by DecoderCache.step",
+    "KVCache": "made by KVCache.empty",
     "KVStep": "made by KVCache.step",
     "Mask": "the base class of masks",
     "RotaryTables": "made by RoPE.tables",

@@ -11,7 +11,7 @@ import pytest
 
 import configured_families as families
 from model_families import AXES, Weights
-from positional_embeddings import DecoderCache, attention_layers, multimodal_positions
+from positional_embeddings import KVCache, attention_layers, multimodal_positions
 from test_model_families import (
     ALTERNATING,
     GROUPED,
@@ -248,7 +248,7 @@ def windows_of(name):
 def decode(model, cache, ids, tokens, **positions):
     """Return the next cache, and what follows each of the new tokens."""
     cache, step = cache.step(tokens, **positions)
-    return cache, families.forward(model, cache.layers, step.attend, ids, step.positions)
+    return cache, families.forward(model, cache._form.layers, step.attend, ids, step.positions)
 
 
 EACH = pytest.mark.parametrize("name", FAMILIES)
@@ -268,8 +268,8 @@ def test_whole_sequences(ported, name):
 @pytest.mark.parametrize("sizes", [(TOKENS,), (5, 1, 1, 3, 1, 1), (9, 3), (1,) * TOKENS], ids=str)
 def test_decoding(ported, name, sizes):
     model, layers, theirs = ported(name)
-    cache, got = DecoderCache.empty(layers, 1, TOKENS + 3), []
-    assert {one.capacity for one in cache.caches} - {TOKENS + 3} == windows_of(name)
+    cache, got = KVCache.empty(layers, 1, TOKENS + 3), []
+    assert {slots.capacity for slots in cache._form.slots} - {TOKENS + 3} == windows_of(name)
     for ids in np.split(IDS[:1], np.cumsum(sizes)[:-1], axis=1):
         cache, found = decode(model, cache, ids, ids.shape[1])
         got.append(found[0])
@@ -283,7 +283,7 @@ def test_padding(ported, name, side):
     model, layers, theirs = ported(name)
     prompts = 9, 4
     ids, mask = padded(side, prompts)
-    cache, got = decode(model, DecoderCache.empty(layers, 2, TOKENS), ids, mask)
+    cache, got = decode(model, KVCache.empty(layers, 2, TOKENS), ids, mask)
     rows = [got[row][mask[row] == 1] for row in range(2)]
     for more in range(3):
         ids = np.asarray([[IDS[row, count + more]] for row, count in enumerate(prompts)])
@@ -302,7 +302,7 @@ def test_text_after_images(ported, name, side):
     places = np.zeros((3, *mask.shape), dtype=np.int64)
     for row, count in enumerate(prompts):
         places[:, row, mask[row] == 1] = places_of(PARTS, count)
-    empty = DecoderCache.empty(layers, 2, TOKENS)
+    empty = KVCache.empty(layers, 2, TOKENS)
     cache, got = decode(model, empty, ids, mask, positions=places)
     rows = [got[row][mask[row] == 1] for row in range(2)]
     check(np.concat(rows), np.concat([x[:count] for x, count in zip(theirs, prompts, strict=True)]))

@@ -151,13 +151,10 @@ MEANT = {
     ),
     "T5Bias(4, rng=0)(6)": pe.T5Bias(4, rng=0).embeddings[np.maximum(FROM - TO, 0)],
     "relative_position_bucket(np.arange(3))": np.arange(3),
-    "cache, step = cache.step(1); step.store(keys, k[:, :, 4:5]); "
-    "cache.step(1)[1].store(keys.copy(), k[:, :, 4:5])[1]": k[:, :, :5],
-    "cache.step(5)[1].store(keys, k[:, :, :5])[1]": k[:, :, :5],
-    "attend(q[:, :, 3:4], keys, keys, mask=CausalMask())": attended(
+    "cache.step(5)[1].update(0, k[:, :, :5], v[:, :, :5])[0]": k[:, :, :5],
+    "attend(q[:, :, 3:4], k, k, mask=CausalMask())": attended(
         q[:, :, 3:4], k[:, :, :4], k[:, :, :4], format_value=ALL
     ),
-    "cache.rewind(1); cache.step(1)[1].positions": np.asarray([[3]]),
     "output[:, :, -1]": np.stack([attended()[0, :, 3], attended()[1, :, 5]]),
     "LearnedPE(8, 12, rng=1, **axes)(x)": x + table(12, 1)[2:8],
     "AbsolutePE(8, 64, **axes)(x)": x
@@ -189,6 +186,7 @@ def test_what_is_meant_has_a_line():
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
 HEADS, TOKENS, SIZE = 2, 9, 8
+SIZES = {"num_kv_heads": HEADS, "head_size": SIZE, **AXES}
 PROMPTS = (6, 3)  # tokens of two prompts, each of which goes on to TOKENS
 Q, K, V = np.random.default_rng(0).standard_normal((3, 2, HEADS, TOKENS, SIZE))
 TABLE = np.random.default_rng(1).standard_normal((8, HEADS))
@@ -234,8 +232,7 @@ def padded(x, side):
 def decoded(side, capacity, *, rope=None, window=None, **options):
     """Return what the next two tokens of both sequences attend to, one token a step."""
     ring = None if capacity >= TOKENS else window
-    cache = KVCache.empty(2, capacity, window=ring, **AXES)
-    keys, values = np.full((2, 2, HEADS, capacity, SIZE), np.nan)  # nobody reads empty slots
+    cache = KVCache.empty(1, 2, None if ring else capacity, window=ring, **SIZES)
     prompts = [padded(x, side) for x in (Q, K, V)]
     steps = [([x for x, _ in prompts], prompts[0][1])]
     for more in range(2):
@@ -246,11 +243,12 @@ def decoded(side, capacity, *, rope=None, window=None, **options):
     for (q, k, v), tokens in steps:
         cache, step = cache.step(tokens)
         rotate = rope.tables(step.positions) if rope else lambda x: x
+        keys, values = step.update(0, rotate(k), v)
         outputs.append(
             scaled_dot_product_attention(
                 rotate(q),
-                step.store(keys, rotate(k))[1],
-                step.store(values, v)[1],
+                keys,
+                values,
                 mask=mask,
                 positions=step.positions,
                 key_positions=step.key_positions,
@@ -272,7 +270,7 @@ def check(outputs, **options):
 def test_padding_of_the_prompt_is_said_once(side):
     """The mask of the tokenizer is for the prompt; the next token needs no mask of padding."""
     check(decoded(side, 20))
-    step = KVCache.empty(2, 20, **AXES).step(padded(Q, side)[1])[1]
+    step = KVCache.empty(1, 2, 20, **SIZES).step(padded(Q, side)[1])[1]
     with pytest.raises(ValueError, match="`mask` must have no PaddingMask with explicit positions"):
         scaled_dot_product_attention(
             *(padded(x, side)[0] for x in (Q, K, V)),
@@ -330,7 +328,7 @@ def test_a_ring_takes_the_mask_of_the_model(side):
 def test_a_cache_with_room_needs_no_offset():
     """Empty slots are hidden without a word, as the NaN that they hold here would show."""
     check(decoded("left", 4 * TOKENS))
-    cache, step = KVCache.empty(2, 20, **AXES).step(TOKENS)
+    cache, step = KVCache.empty(1, 2, 20, **SIZES).step(TOKENS)
     with pytest.raises(TypeError, match="`positions` must be given with `key_positions`"):
         scaled_dot_product_attention(Q, K, V, key_positions=step.key_positions, **AXES)
     _, step = cache.step(1)

@@ -36,7 +36,7 @@ TYPE_ERRORS = {
     "plotting.plot_attention(CausalMask(), 3, key_axis=1)": "`key_axis` must be left out where `table` is a `Mask` or a `Bias`, got 1.",
     "plotting.plot_attention(ALiBiBias(8))": "`q_len` must be a positive integer, got None of type NoneType.",
     "plotting.plot_attention(ones((2, 2)), offset=1)": "`offset` must be left out where `table` is an array, got 1.",
-    "plotting.plot_kernel(ones(3), 1.0)": "`features` must be FourierFeatures, got numpy.ndarray.",
+    "plotting.plot_kernel(ones(3), 1.0)": "`features` must be FourierFeatures or a kernel, such as AttentionRegressor().fit(X, y).kernel_, got numpy.ndarray.",
     "plotting.plot_wavelengths(3)": "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int.",
     'plotting.plot_wavelengths({"a": 3})': "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int at 'a'.",
     "plotting.plot_similarity(ones((2, 1)), coordinates=(ones(1), ones(1)))": "`reference` must be given for a map, got None.",

@@ -19,19 +19,11 @@ lazy_xp_modules = [pe]
 DATES = np.arange(5).astype("datetime64[D]")
 
 
-def stored(at):
-    """Store four tokens and two in a ring of four slots, and return all that a step gives."""
-    cache, step = pe.KVCache.empty(2, 4, window=4, **at.new).step(4)
-    buffer, _ = step.store(at.array(np.zeros((8, 4, 2))), at.array(Q[:, :4]))
-    _, step = cache.step(2)
-    return step.positions, step.key_positions, step.store(buffer, at.array(Q[:, 4:6]))[1]
-
-
 def of_layers(at):
     """Attend to two tokens, and to one more."""
     layers = [pe.AttentionLayer(2, 8, rope=pe.RoPE(8, 9, **AXES), mask=pe.CausalMask(), **AXES)]
     new = {**at.new, "dtype": at.array(X).dtype}
-    cache, step = pe.DecoderCache.empty(layers, 2, 4, **new).step(2)
+    cache, step = pe.KVCache.empty(layers, 2, 4, **new).step(2)
     step.attend(0, *(at.array(x[:, :2, None] * [[1], [1]]) for x in (Q, K, V)))
     cache, step = cache.step(1, positions=at.array(np.asarray([5])))
     q, k, v = (at.array(x[:, 2:3, None] * [[1], [1]]) for x in (Q, K, V))
@@ -40,13 +32,11 @@ def of_layers(at):
 
 # Of names whose sample has no arrays of a library, or needs float64: a call that has, or does not.
 OWN = {
-    "DecoderCache": lambda at: of_layers(at)[0].take([1, 0]).buffers[0],
-    "DecoderStep": lambda at: of_layers(at)[1:],
     "FunctionBias": lambda at: pe.FunctionBias(lambda q, k: abs(k - q))(
         query_positions=at.array(np.arange(4.0))
     ),
-    "KVCache": lambda at: stored(at)[:2],
-    "KVStep": lambda at: stored(at)[2:],
+    "KVCache": lambda at: of_layers(at)[0].take([1, 0])._buffers[0],
+    "KVStep": lambda at: of_layers(at)[1:],
     "Mask": lambda at: (pe.CausalMask() & pe.SlidingWindowMask(1, 0)).dense(4, **at.new),
     "RotaryTables": lambda at: pe.RoPE(8, 6).tables(at.array(POSITIONS), dtype=at.array(X).dtype)(
         at.array(X)

@@ -54,6 +54,91 @@ def test_a_layer_works_inside_and_outside_of_jit(layer, x64):
         np.testing.assert_allclose(np.asarray(traced), exact, atol=tolerance)
 
 
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+@pytest.mark.parametrize("layer", [RoPE, AbsolutePE])
+@pytest.mark.parametrize(
+    "positions",
+    [
+        np.asarray([[0, 19, 3, 3, 7], [1, 2, 3, 4, 5]], dtype=np.uint8),
+        np.asarray([19, 20, -1, 3, 10**6]),  # beyond the table
+        np.asarray([2**32 - 1, 0, 1, 2, 3], dtype=np.uint32),
+        np.asarray([-20, -1, 0, 1, 2]),
+    ],
+)
+def test_traced_positions_have_the_same_tables(layer, axes, positions):
+    x = np.broadcast_to(X[:, :, None], (8, 5, 3, 2)).astype(np.float32)
+    if axes == (0, 1):
+        positions = positions.T
+    else:
+        x = x.T
+    x = jnp.asarray(x)
+    rotated = layer(8, 20, feature_axis=axes[0], seq_axis=axes[1])
+    expected = rotated(x, positions=jnp.asarray(positions))
+    actual = jax.jit(lambda x, p: rotated(x, positions=p))(x, jnp.asarray(positions))
+    np.testing.assert_allclose(actual, expected, atol=3e-7)
+
+
+def test_tables_of_traced_positions_are_read_from_a_constant():
+    """Unless the table is large, or positions are real or have several coordinates."""
+
+    def gathers(rope, positions):
+        text = str(jax.make_jaxpr(lambda p: rope.tables(p).cos)(positions))
+        return "f32[2,4,20]" in text
+
+    positions = jnp.zeros(5, dtype=jnp.int32)
+    assert gathers(RoPE(8, 20), positions)
+    assert not gathers(RoPE(8, 20), positions + 0.5)
+    assert not gathers(RoPE(8, 2**30), positions)
+
+
+@pytest.mark.parametrize("wrong", [None, "hidden key", "hidden value", "key", "value"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_compiled_attention_hides_what_is_not_finite(wrong, number):
+    q, k, v = (jnp.asarray(X, dtype=jnp.float32),) * 3
+    position = 4 if wrong and "hidden" in wrong else 2
+    if wrong and "key" in wrong:
+        k = k.at[3, position].set(number)
+    elif wrong:
+        v = v.at[3, position].set(number)
+
+    def attend(q, k, v):
+        options = {"mask": CausalMask(), "offset": 0, "return_lse": True}
+        return scaled_dot_product_attention(q[:, :4], k, v, **options)
+
+    for actual, expected in zip(jax.jit(attend)(q, k, v), attend(q, k, v), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_five_lengths_compile_as_often_as_the_textbook():
+    """Only the caller's function is compiled, once for each length."""
+    rope = RoPE(8, 64)
+
+    def step(x):
+        q = rope(x, positions=jnp.arange(x.shape[1]))
+        encoding = sinusoidal_encoding(x[0, :, 0], 8)
+        return scaled_dot_product_attention(q, q, x, mask=CausalMask()) + encoding[..., None]
+
+    def textbook(x):
+        weights = jax.nn.softmax(jnp.einsum("fqh,fkh->hqk", x, x))
+        return jnp.einsum("hqk,fkh->fqh", weights, x)
+
+    def compilations(function):
+        events = []
+
+        def count(event, *_, **__):
+            events.append(event.rsplit("/")[-1])
+
+        compiled = jax.jit(function)
+        inputs = [jax.device_put(X[:, :1].repeat(n, axis=1)) for n in (3, 5, 8, 13, 21)]
+        jax.monitoring.register_event_duration_secs_listener(count)
+        for x in inputs * 2:
+            compiled(x)
+        jax.monitoring.unregister_event_duration_listener(count)
+        return events.count("jaxpr_trace_duration"), events.count("backend_compile_duration")
+
+    assert compilations(step) == compilations(textbook) == (5, 5)
+
+
 def test_gradients():
     with jax.enable_x64(True):
         from jax.test_util import check_grads
@@ -527,28 +612,31 @@ assert jax.tree.leaves(early) == []
 AXES = {"feature_axis": -1, "seq_axis": -2}
 
 
+SIZES = {"num_kv_heads": 1, "head_size": 4, **AXES}
+
+
 @pytest.fixture(params=[True, False], ids=["in place", "anew"])
 def way_to_store(request, monkeypatch):
     """Store in place, or make new buffers, as for a library without assignment."""
     monkeypatch.setattr(JAXBackend, "supports_put", request.param)
 
 
-def stored(cache, buffer, tokens, new):
+def stored(cache, tokens, new):
     cache, step = cache.step(tokens)
-    return cache, *step.store(buffer, new), step.positions, step.key_positions
+    return cache, step.update(0, new, new)[0], step.positions, step.key_positions
 
 
 @pytest.mark.usefixtures("way_to_store")
-@pytest.mark.parametrize("capacity", [12, 6])
-def test_a_cache_in_jit_is_that_outside(capacity):
+@pytest.mark.parametrize("window", [None, 5])
+def test_a_cache_in_jit_is_that_outside(window):
     steps = [[[0, 1, 1], [1, 1, 1]], [[1], [1]], [[1, 0], [0, 1]], [[1, 1], [1, 1]], [[0], [1]]]
-    cache = traced = KVCache.empty(2, capacity, 1, **AXES, xp=jnp)
-    buffer = in_jit = jnp.zeros((2, 3, capacity, 4))
+    options = {"window": window, "num_sink_tokens": 1, "drafts": 2} if window else {"capacity": 12}
+    cache = traced = KVCache.empty(1, 2, xp=jnp, dtype=jnp.float32, **SIZES, **options)
     rng, call = np.random.default_rng(0), jax.jit(stored)
     for i, tokens in enumerate(steps):
-        new = jnp.asarray(rng.standard_normal((2, 3, len(tokens[0]), 4)))
-        cache, buffer, keys, *positions = stored(cache, buffer, tokens, new)
-        traced, in_jit, traced_keys, *own = call(traced, in_jit, jnp.asarray(tokens), new)
+        new = jnp.asarray(rng.standard_normal((2, 1, len(tokens[0]), 4)), dtype=jnp.float32)
+        cache, keys, *positions = stored(cache, tokens, new)
+        traced, traced_keys, *own = call(traced, jnp.asarray(tokens), new)
         np.testing.assert_array_equal(positions[0], own[0])
         for row in range(2):
             there, in_trace = (
@@ -564,7 +652,6 @@ def test_a_cache_in_jit_is_that_outside(capacity):
                 jax.jit(KVCache.rewind)(traced, jnp.asarray([1, 0])),
             )
             cache, traced = cache.take([1, 0]), jax.jit(KVCache.take)(traced, jnp.asarray([1, 0]))
-            buffer, in_jit = buffer[::-1], in_jit[::-1]
     np.testing.assert_array_equal(cache.lengths, traced.lengths)
 
 
@@ -574,113 +661,103 @@ def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
     """And stays so, after a rewind as well; the other sequence goes on."""
 
     @jax.jit
-    def token(cache, buffer, tokens):
-        new = jnp.ones((2, 3, tokens.shape[1], 4), dtype=dtype)
+    def token(cache, tokens):
+        new = jnp.ones((2, 1, tokens.shape[1], 4), dtype=dtype)
         cache, step = cache.step(tokens)
-        buffer, keys = step.store(buffer, new)
-        output = scaled_dot_product_attention(new, keys, keys, mask=CausalMask(), positions=step)
-        return cache, buffer, output
+        keys, values = step.update(0, new, new)
+        return cache, scaled_dot_product_attention(
+            new, keys, values, mask=CausalMask(), positions=step
+        )
 
-    cache, buffer = KVCache.empty(2, 4, **AXES, xp=jnp), jnp.zeros((2, 3, 5, 4), dtype=dtype)
-    cache, buffer, output = token(cache, buffer, jnp.asarray([[1, 1, 1], [0, 0, 1]]))
+    empty = KVCache.empty(1, 2, 4, xp=jnp, dtype=jnp.dtype(dtype), **SIZES)
+    cache, output = token(empty, jnp.asarray([[1, 1, 1], [0, 0, 1]]))
     assert jnp.all(jnp.isfinite(output))
     for tokens in ([[1], [1]], [[1], [1]], [[0], [0]]):
-        cache, buffer, output = token(cache, buffer, jnp.asarray(tokens))
+        cache, output = token(cache, jnp.asarray(tokens))
         is_full = bool(cache.lengths[0] > 4)
         assert bool(jnp.all(jnp.isnan(output[0]))) == is_full
         assert jnp.all(output[1] == 1)
-        assert jnp.all(jnp.isfinite(buffer[:, :, 4:]))  # no slot of the cache
     back = jax.jit(KVCache.rewind)(cache, jnp.asarray([3, 0]))
-    output = token(back, buffer, jnp.asarray([[1], [0]]))[2]
+    output = token(back, jnp.asarray([[1], [0]]))[1]
     assert jnp.all(jnp.isnan(output[0]))
     with pytest.raises(ValueError, match="`tokens` must fit into the slots that `capacity` = 4"):
         cache.step(1)
-    empty = KVCache.empty(2, 4, **AXES, xp=jnp), jnp.zeros_like(buffer)
-    assert jnp.all(jnp.isnan(token(*empty, jnp.ones((2, 5), dtype=int))[2]))
+    assert jnp.all(jnp.isnan(token(empty, jnp.ones((2, 5), dtype=int))[1]))
 
 
 @pytest.mark.usefixtures("way_to_store")
 def test_integers_of_a_cache_have_no_nan():
-    step = jax.jit(lambda cache: cache.step(jnp.ones((1, 3), dtype=int))[1])
-    step, buffer = step(KVCache.empty(1, 2, xp=jnp)), jnp.zeros((1, 2, 1), dtype=int)
-    after, keys = step.store(buffer, jnp.ones((1, 3, 1), dtype=int))
-    assert keys.dtype == after.dtype == buffer.dtype
+    new = jnp.ones((1, 1, 3, 4), dtype=int)
+    cache = KVCache.empty(1, 1, 2, xp=jnp, dtype=new.dtype, **SIZES)
+    keys = jax.jit(stored)(cache, jnp.ones((1, 3), dtype=int), new)[1]
+    assert keys.dtype == new.dtype
 
 
 @pytest.mark.usefixtures("way_to_store")
 def test_a_ring_hides_in_jit_what_it_hides_outside():
     """Of chunks, and of slots that are there for a `rewind`, by its own rule and by NumPy's."""
 
-    @jax.jit
-    def attend(cache, buffer, new):
+    def attend(cache, new):
         cache, step = cache.step(new.shape[2])
-        buffer, keys = step.store(buffer, new)
-        return cache, buffer, scaled_dot_product_attention(new, keys, keys, positions=step)
+        keys, values = step.update(0, new, new)
+        return cache, scaled_dot_product_attention(new, keys, values, positions=step)
 
-    rng = np.random.default_rng(0)
-    for spare in (0, 2):
-        options = {"num_sink_tokens": 1, "window": 3, **AXES}
-        caches = [KVCache.empty(2, 4 + spare, **options, xp=xp) for xp in (np, jnp)]
-        buffers = [xp.zeros((2, 1, 4 + spare, 4), dtype="float32") for xp in (np, jnp)]
+    rng, in_jit = np.random.default_rng(0), jax.jit(attend)
+    for drafts in (0, 2):
+        options = {"num_sink_tokens": 1, "window": 3, "drafts": drafts, **SIZES}
+        caches = [KVCache.empty(1, 2, xp=xp, dtype=xp.float32, **options) for xp in (np, jnp)]
         for count in (2, 3, 1, 1, 6, 1):
             new = rng.standard_normal((2, 1, count, 4)).astype("float32")
-            caches[1], buffers[1], got = attend(caches[1], buffers[1], jnp.asarray(new))
-            caches[0], step = caches[0].step(count)
-            buffers[0], keys = step.store(buffers[0], new)
-            expected = scaled_dot_product_attention(new, keys, keys, positions=step)
+            caches[1], got = in_jit(caches[1], jnp.asarray(new))
+            caches[0], expected = attend(caches[0], new)
             np.testing.assert_allclose(got, expected, atol=1e-6)
     step, wide = caches[1].step(1)[1], CausalMask() | SlidingWindowMask(3, 0)
+    keys = jnp.ones((2, 1, step.key_positions.shape[1], 4))
     with pytest.raises(ValueError, match="`mask` must show the 3 newest keys of the ring"):
         jax.jit(lambda q, k: attention_weights(q, k, mask=wide, positions=step))(new, keys)
 
 
-def test_heads_and_batch_share_an_axis_in_jit():
-    new = jnp.asarray(np.random.default_rng(0).standard_normal((3, 3, 2, 2)))
-    _, step = KVCache.empty(2, 4, xp=jnp).step([[0, 1, 1], [1, 1, 1]])
-    _, wide = step.store(jnp.zeros((3, 4, 2)), new[:, :, 1])
-    traced = jax.jit(lambda cache, tokens: cache.step(tokens)[1])
-    step = traced(KVCache.empty(2, 4, xp=jnp), jnp.asarray([[0, 1, 1], [1, 1, 1]]))
-    _, merged = step.store(jnp.zeros((3, 4, 4)), new.reshape(3, 3, 4))
-    there = np.asarray(step.key_positions)[:3] >= 0
-    np.testing.assert_array_equal(merged[:, :3, 2:][:, there], wide[:, :3][:, there])
-
-
 def test_a_cache_goes_through_scan():
-    def body(state, new):
-        cache, buffer = state
-        cache, step = cache.step(1)
-        buffer, _ = step.store(buffer, new)
-        return (cache, buffer), (step.positions, step.key_positions)
+    def body(cache, new):
+        cache, keys, *positions = stored(cache, 1, new)
+        return cache, (keys, *positions)
 
-    new = jnp.arange(9.0).reshape(9, 1, 1, 1, 1) * jnp.ones((2, 1, 1, 3))
-    start = KVCache.empty(2, 4, 1, **AXES, xp=jnp), jnp.zeros((2, 1, 4, 3))
+    new = jnp.arange(9.0).reshape(9, 1, 1, 1, 1) * jnp.ones((2, 1, 1, 4))
+    start = KVCache.empty(1, 2, window=3, num_sink_tokens=1, xp=jnp, dtype=new.dtype, **SIZES)
     scan = jax.jit(lambda start, new: jax.lax.scan(body, start, new))
-    (cache, buffer), (positions, key_positions) = scan(start, new)
+    cache, (keys, positions, key_positions) = scan(start, new)
     np.testing.assert_array_equal(positions[:, 0, 0], np.arange(9))
     np.testing.assert_array_equal(key_positions[-1], [[0, 7, 8, 6]] * 2)
-    np.testing.assert_array_equal(buffer[0, 0, :, 0], [0, 7, 8, 6])
+    np.testing.assert_array_equal(keys[-1, 0, 0, :, 0], [0, 7, 8, 6])
     np.testing.assert_array_equal(cache.lengths, [9, 9])
 
 
 def test_a_compiled_step_writes_its_new_tokens_alone():
-    cache, buffer = KVCache.empty(2, 8, **AXES, xp=jnp), jnp.zeros((2, 1, 8, 4))
-    program = str(jax.make_jaxpr(lambda *args: stored(*args, 1, buffer[:, :, :1]))(cache, buffer))
+    cache, new = KVCache.empty(1, 2, 8, xp=jnp, **SIZES), jnp.zeros((2, 1, 1, 4))
+    program = str(jax.make_jaxpr(lambda cache: stored(cache, 1, new))(cache))
     assert "scatter" in program
     assert "gather" not in program
 
 
-def test_a_step_is_a_pytree():
-    step = KVCache.empty(2, 8, **AXES, xp=jnp).step(3)[1]
-    positions, (_, keys) = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(
-        step, jnp.ones((2, 1, 8, 4))
-    )
-    np.testing.assert_array_equal(positions, [[0, 1, 2]])
-    assert keys.shape == (2, 1, 8, 4)
+def test_a_layer_that_was_left_out_in_jit_is_named_outside():
+    def forgetful(cache, new):
+        cache, step = cache.step(1)
+        step.update(1, new, new)
+        return cache
+
+    new = jnp.ones((2, 1, 1, 4))
+    cache = KVCache.empty(3, 2, 8, xp=jnp, **SIZES)
+    cache = jax.jit(forgetful)(cache, new)
+    for use in (stored, jax.jit(stored, static_argnums=1)):
+        with pytest.raises(ValueError, match="got one without layer 0, 2"):
+            use(cache, 1, new)
+    with pytest.raises(ValueError, match="got one without layer 0, 2"):
+        cache.take([0])
 
 
 @pytest.mark.parametrize("tokens", [3, [[0, 1, 1], [1, 1, 1]]])
 def test_attention_takes_a_step_inside_and_outside_of_jit(tokens):
-    step = KVCache.empty(2, 8, **AXES, xp=jnp).step(tokens)[1]
+    step = KVCache.empty(1, 2, 8, xp=jnp, **SIZES).step(tokens)[1]
     rng, k_len = np.random.default_rng(0), step.key_positions.shape[1]
     q, k = (jnp.asarray(rng.standard_normal((2, 3, n, 4)), dtype="float32") for n in (3, k_len))
     places = {"positions": step.positions, "key_positions": step.key_positions}
@@ -698,12 +775,3 @@ def test_complex_numbers_are_rotated():
     x = np.random.default_rng(0).standard_normal((4, 5, 2)).view(complex)[..., 0]
     rotated = RoPE(8, 5)(jnp.asarray(x, dtype=jnp.complex64))
     np.testing.assert_allclose(rotated, RoPE(8, 5)(x), atol=1e-6)
-
-
-@pytest.mark.usefixtures("way_to_store")
-def test_a_buffer_keeps_what_is_behind_the_slots_of_a_cache():
-    _, step = KVCache.empty(1, 3, xp=jnp).step(2)
-    buffer = jnp.reshape(jnp.arange(5.0), (1, 5, 1))
-    stored, _ = step.store(buffer, jnp.full((1, 2, 1), -1.0))
-    assert stored[0, :2, 0].tolist() == [-1, -1]
-    assert stored[0, 3:, 0].tolist() == [3, 4]

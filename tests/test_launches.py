@@ -88,15 +88,15 @@ def test_a_token_attends_without_a_copy_of_the_keys(backend, counter, key_heads)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_decoding_step_reads_the_keys_that_store_returns_where_they_are(backend, counter, dtype):
+def test_a_decoding_step_reads_the_keys_that_update_returns_where_they_are(backend, counter, dtype):
     """They are a part of a buffer, which is neither copied nor converted."""
     narrow = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-    cache = KVCache.empty(2, 512, xp=backend.xp, **LAST)
     new = [backend.xp.asarray(np.ones((2, 4, n, 64), narrow)) for n in (300, 1)]
-    buffer = backend.xp.asarray(np.zeros((2, 4, 512, 64), narrow))
+    options = {"num_kv_heads": 4, "head_size": 64, "dtype": new[0].dtype, "xp": backend.xp}
+    cache = KVCache.empty(1, 2, 512, **options, **LAST)
     for tokens in new:
         cache, step = cache.step(tokens.shape[-2])
-        buffer, keys = step.store(buffer, tokens)
+        keys, _ = step.update(0, tokens, tokens)
     attend = partial(scaled_dot_product_attention, new[1], keys, keys, mask=CausalMask())
     attend = partial(attend, positions=step)
     is_half = dtype != "float32"
@@ -235,13 +235,17 @@ def test_encodings_upload_nothing_in_a_later_call(backend, counter, dtype):
 def test_a_step_of_a_cache_uploads_once(backend, counter):
     """Its positions and those of the keys together; what it stores and attends to, nothing."""
     on = {"xp": backend.xp, "device": backend.device}
-    buffer, new = (backend.array(np.ones((2, 3, n, 8))) for n in (16, 1))
-    for options in ({}, {"num_sink_tokens": 2}):
-        cache = KVCache.empty(2, 16, **options, **LAST, **on).step(15)[0]
+    prompt, new = (backend.array(np.ones((2, 3, n, 8))) for n in (15, 1))
+    sizes = {"num_kv_heads": 3, "head_size": 8, "dtype": new.dtype, **LAST, **on}
+    for options in ({"capacity": 16}, {"window": 13, "num_sink_tokens": 2, "drafts": 1}):
+        cache, step = KVCache.empty(3, 2, **options, **sizes).step(15)
+        for layer in range(3):
+            step.update(layer, prompt, prompt)
         for start in (cache, cache.rewind([0, 1])):
             assert counter.of(lambda start=start: start.step(1)) == (0, 0, 1, 0, 0)
-            steps = iter([start.step(1)[1] for _ in range(3)])
-            stored = counter.of(lambda steps=steps: next(steps).store(buffer + 0, new))
-            assert stored[1:] == (0, 0, 0, 0)
-    start = KVCache.empty(2, 16, **on).step([[0, 1, 1], [1, 1, 1]])[0]
+        step = start.step(1)[1]
+        layers = iter(range(3))
+        stored = counter.of(lambda step=step, layers=layers: step.update(next(layers), new, new))
+        assert stored[1:] == (0, 0, 0, 0)
+    start = KVCache.empty(1, 2, 16, **sizes).step([[0, 1, 1], [1, 1, 1]])[0]
     assert counter.of(lambda: start.step([[1, 1], [0, 1]])) == (0, 0, 1, 0, 0)

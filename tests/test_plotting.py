@@ -911,6 +911,14 @@ def test_weights_of_heads_need_the_axis_of_the_keys(ax):
     plotting.plot_attention(heads, key_axis=-1, ax=ax)
 
 
+def test_weights_that_sum_to_one_along_the_last_axis_need_the_axis_of_the_keys(ax):
+    rng = np.random.default_rng(0)
+    weights = pe.attention_weights(*rng.standard_normal((2, 8, 12)))[:10]
+    with pytest.raises(ValueError, match=r"for an ambiguous shape, got \(4, 10, 12\)"):
+        plotting.plot_attention(np.stack([weights] * 4), ax=ax)
+    plotting.plot_attention(np.stack([weights] * 4, axis=-1), ax=ax)
+
+
 def test_an_encoding_that_is_no_array_names_its_embeddings(ax):
     with pytest.raises(
         TypeError, match=r"must be an array, got .*AbsolutePE. Pass encoding.embeddi"
@@ -936,3 +944,32 @@ def test_a_kernel_of_a_plane_is_a_map(ax):
         assert values == pytest.approx([(math.cos(x + y / 2) + math.cos(2 * y)) / 2], abs=0.05)
     assert labels(ax) == ("difference, x", "difference, y")
     assert colour_bar(ax) == "kernel"
+
+
+def test_kernels_of_the_regressor_are_lines(ax):
+    skl = pytest.importorskip("positional_embeddings.sklearn")
+    kernel = skl.GaussianKernel("4D") + skl.PeriodicKernel("week", "2D")
+    plotting.plot_kernel(kernel, 20, ax=ax)
+    (x, gaussian), (_, periodic) = (line.get_data() for line in ax.get_lines())
+    np.testing.assert_allclose(gaussian, np.exp(-(x**2) / 32), rtol=0, atol=1e-12)
+    angle, width = 2 * np.pi * x / 7, 2 * np.pi * 2 / 7
+    np.testing.assert_allclose(periodic, np.exp((np.cos(angle) - 1) / width**2), rtol=0, atol=1e-9)
+    assert labels(ax) == ("difference", "weight")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "GaussianKernel(length_scale='4D')",
+        "PeriodicKernel(length_scale='2D', period='week')",
+    ]
+
+
+def test_a_kernel_of_the_sphere_is_a_line_of_degrees(ax):
+    skl = pytest.importorskip("positional_embeddings.sklearn")
+    plotting.plot_kernel(
+        skl.SphereKernel(9.0, columns=["lon", "lat"], kernel="gaussian"), 90, ax=ax
+    )
+    ((x, y),) = (line.get_data() for line in ax.get_lines())
+    chord = 2 * np.sin(np.radians(x) / 2) / np.radians(9)
+    np.testing.assert_allclose(y, np.exp(-(chord**2) / 2), rtol=0, atol=1e-12)
+    plotting.plot_kernel(skl.MaternKernel([1.0, 2.0], nu=0.5), 3, ax=ax)
+    assert ax.get_lines()[-1].get_label().endswith(", column 1")
+    with pytest.raises(ValueError, match=r"must be a number or a span, got 'loo'. Pass `kernel_`"):
+        plotting.plot_kernel(skl.GaussianKernel(), 3, ax=ax)

@@ -87,7 +87,7 @@ def weights():
 
 def logits(smollm2, model, tokens, steps=()):
     """Return the scores of what follows each token of one sequence, made in several steps."""
-    cache = pe.DecoderCache.empty(model.layers, 1, len(tokens), dtype=xp.float32)
+    cache = pe.KVCache.empty(model.layers, 1, len(tokens), dtype=xp.float32)
     parts = []
     for part in np.split(np.asarray([tokens]), np.cumsum(steps, dtype=int), axis=1):
         cache, step = cache.step(part.shape[1])

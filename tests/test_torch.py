@@ -3,11 +3,11 @@
 import copy
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 import torch
-from torch._subclasses import FakeTensorMode
 
 import positional_embeddings as pe
 import samples
@@ -167,17 +167,50 @@ QUIET = pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functool
 IN_HALVES = {"feature_axis": -1, "seq_axis": -2}
 
 
-def compilations(function, *calls):
+def compilations(function, *calls, dynamic=None):
     """Compile a function whole, compare each call with the eager one, and count compilations."""
     from torch._dynamo.testing import CompileCounter
 
     torch.compiler.reset()
     counter = CompileCounter()
-    compiled = torch.compile(function, fullgraph=True, backend=counter)
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=counter)
     for arguments in calls:
         expected = function(*arguments)
         torch.testing.assert_close(compiled(*arguments), expected, atol=1e-6, rtol=0)
     return counter.frame_count
+
+
+def test_an_attention_with_rope_is_compiled_without_warnings_of_this_package():
+    rope, pe = RoPE(8, 100, **IN_HALVES), AbsolutePE(8, 100, **IN_HALVES)
+    large = RoPE(8, 2**22, **IN_HALVES)  # its tables are computed in the graph
+
+    def attend(x, offset):
+        q, k = rope(pe(x, offset=offset), offset=offset), large(x, offset=offset)
+        return scaled_dot_product_attention(q, k, x, mask=CausalMask(), **IN_HALVES)
+
+    x = torch.rand(1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    torch._dynamo.utils.warn_once_cache.clear()
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        assert compilations(attend, *((x, offset) for offset in (3, 40, 90))) == 2
+    messages = [str(warning.message) for warning in recorded]
+    assert not [text for text in messages if "positional_embeddings" in text]
+
+
+@QUIET
+def test_five_lengths_compile_as_often_as_the_textbook():
+    rope = RoPE(8, 64)
+
+    def step(x):
+        return scaled_dot_product_attention(rope(x), x, x, mask=CausalMask())
+
+    def textbook(x):
+        weights = torch.einsum("fqh,fkh->hqk", x, x).softmax(-1)
+        return torch.einsum("hqk,fkh->fqh", weights, x)
+
+    calls = [(torch.randn(8, n, 2),) for n in (3, 5, 8, 13, 21)]
+    assert compilations(step, *calls, dynamic=True) == 1
+    assert compilations(textbook, *calls, dynamic=True) == 1
 
 
 @QUIET
@@ -641,35 +674,20 @@ def test_a_compiled_attention_takes_the_step_of_a_cache():
         )
 
     # A full ring: shapes do not change.
-    cache, steps = KVCache.empty(2, 3, window=3, **axes, xp=torch), []
-    buffer, new = torch.zeros(2, 3, 3, 4), torch.rand(9, 2, 3, 1, 4)
+    cache, steps = KVCache.empty(1, 2, window=3, num_kv_heads=3, head_size=4, **axes, xp=torch), []
     cache, step = cache.step([[0, 1], [1, 1]])
-    step.store(buffer, torch.rand(2, 3, 2, 4))
-    for token in new:
+    step.update(0, *torch.rand(2, 2, 3, 2, 4))
+    for token in torch.rand(9, 2, 3, 1, 4):
         cache, step = cache.step(1)
-        steps.append((token, step.store(buffer, token)[1].clone(), step))
+        steps.append((token, step.update(0, token, token)[0].clone(), step.of(0)))
     assert compilations(attend, *steps) <= 2
-
-
-def test_buffers_without_memory_are_stored_in_as_they_come():
-    """Of the device "meta", of fakes, and of transforms; nobody knows whether they are one."""
-    _, step = KVCache.empty(2, 6, xp=torch).step(3)
-    new = torch.ones(4, 3, 2)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = mode.from_tensor(torch.zeros(4, 6, 2))
-        for _ in range(2):
-            assert step.store(fake, mode.from_tensor(new))[1].shape == (4, 3, 2)
-    meta = torch.zeros(4, 6, 2, device="meta")
-    for _ in range(2):
-        assert step.store(meta, new.to("meta"))[1].shape == (4, 3, 2)
-    mapped = torch.func.vmap(lambda buffer, new: step.store(buffer, new)[1])
-    buffers = torch.zeros(5, 4, 6, 2)
-    assert bool(mapped(buffers, new.expand(5, 4, 3, 2)).all())
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_plans_are_remembered_for_plain_tensors_alone():
     """What a mode, a transformation or a compilation makes does not outlive it."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     x, keys = torch.zeros(2, 3), []
 
     def with_key(x):
@@ -804,7 +822,8 @@ def test_a_remembered_plan_of_a_step_holds_no_tensor_of_the_caller():
     q, k, v = (
         torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)
     )
-    _, step = KVCache.empty(1, 8, xp=torch, **axes).step(3)
+    cache = KVCache.empty(1, 1, 8, num_kv_heads=2, head_size=4, xp=torch, **axes)
+    step = cache.step(3)[1].of(0)
 
     def attend(**options):
         return scaled_dot_product_attention(q, k, v, positions=step, **axes, **options)

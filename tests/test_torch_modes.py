@@ -116,9 +116,7 @@ OWN = {
     "random_walk_encoding": Use(of(lambda a: pe.random_walk_encoding(a + a.mT, 3)), (EDGES,)),
 }
 NO_USE = {
-    "DecoderCache": "writes to buffers",
-    "DecoderStep": "writes to buffers",
-    "KVCache": "holds no numbers but positions",
+    "KVCache": "writes to buffers",
     "KVStep": "writes to buffers",
     "RotaryTables": "holds tables of one dtype on one device",
     "Mask": "an abstract base",

@@ -13,14 +13,14 @@ import pytest
 import positional_embeddings as pe
 from hostile.judge import parts, same
 from positional_embeddings.arrays.caching import frozen_copy, read_only
+from positional_embeddings.attention.at_positions import StepPositions
 from positional_embeddings.attention.cache import KVStep
-from positional_embeddings.models.decoder import DecoderStep
 from positional_embeddings.rotary.tables import RotaryTables
 from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
 # Values whose arrays nobody can write to, but by force.
-HOLDERS = pe.DecoderCache | DecoderStep | pe.KVCache | KVStep | pe.Mask
+HOLDERS = pe.KVCache | KVStep | StepPositions | pe.Mask
 each_call = pytest.mark.parametrize("name", CALLS)
 
 

@@ -13,7 +13,6 @@ from peers import peer
 from positional_embeddings import (
     AttentionLayer,
     CausalMask,
-    DecoderCache,
     KVCache,
     PaddingMask,
     RoPE,
@@ -144,12 +143,12 @@ def _cached_step(n: int, rounds: Rounds, layers: int = 12, tokens: int = 16) -> 
     rng, heads = np.random.default_rng(0), 12
     rope = RoPE(HEAD, n + tokens, **LAST)
     layer = AttentionLayer(heads, HEAD, rope=rope, mask=CausalMask(), **LAST)
-    empty = DecoderCache.empty([layer] * layers, 1, n + tokens, dtype=np.float32)
+    empty = KVCache.empty([layer] * layers, 1, n + tokens, dtype=np.float32)
     prompt, step = empty.step(n)
     for number in range(layers):
         step.attend(number, *rng.standard_normal((3, 1, heads, n, HEAD), dtype=np.float32))
     token = rng.standard_normal((3, 1, heads, 1, HEAD), dtype=np.float32)
-    buffers = [(keys.copy(), values.copy()) for keys, values in prompt.buffers]
+    buffers = [tuple(x.copy() for x in pair) for pair in prompt._buffers]  # noqa: SLF001
 
     def plain() -> HostArray:
         q, k, v = token
@@ -183,7 +182,8 @@ def _parts_of_a_step(rounds: Rounds) -> dict[str, Any]:
     rng, heads, n = np.random.default_rng(0), 12, 64
     q = rng.standard_normal((1, heads, 1, HEAD), dtype=np.float32)
     k, v = rng.standard_normal((2, 1, heads, n, HEAD), dtype=np.float32)
-    cache, _ = KVCache.empty(1, n, **LAST).step(n - 1)
+    empty = KVCache.empty(1, 1, n, num_kv_heads=heads, head_size=HEAD, **LAST)
+    cache, _ = empty.step(n - 1)
     _, known = cache.step(1)
     expected = by_hand(q, k, v)
 

@@ -74,7 +74,6 @@ from positional_embeddings.masks.packing import (
     segment_ids_from_lengths,
 )
 from positional_embeddings.models.attention_layers import AttentionLayer, attention_layers
-from positional_embeddings.models.decoder import DecoderCache
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope
@@ -98,7 +97,6 @@ __all__ = [
     "AttentionLayer",
     "CausalMask",
     "ChunkedMask",
-    "DecoderCache",
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
@@ -179,9 +177,9 @@ __all__ = [
 
 # Public names in modules, such as optional packages and types of results, for error messages.
 _ELSEWHERE = {
+    "attention.at_positions": "StepPositions",
     "attention.cache": "KVStep",
     "encodings.dropout": "dropout",
-    "models.decoder": "DecoderStep",
     "plotting": "plot_attention plot_encoding plot_kernel plot_rope_decay plot_similarity "
     "plot_wavelengths",
     "rotary.tables": "RotaryTables",

@@ -214,7 +214,9 @@ def _plan(
     descriptions = []
     for c, values in zip(coordinates, empty, strict=True):
         cf_text = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        descriptions.append(Coordinate(str(c.name), read(values), f"da[{c.name!r}]", cf_text))
+        # Values in memory show which harmonics they resolve.
+        column = read(c.values if encoding == "cyclic" and c.chunks is None else values)
+        descriptions.append(Coordinate(str(c.name), column, f"da[{c.name!r}]", cf_text))
     encoder = ENCODINGS[encoding](descriptions, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":

@@ -496,3 +496,24 @@ def test_tables_of_a_long_page_are_kept_once():
     for rotated in built():
         np.testing.assert_array_equal(rotated, expected)
     assert peak_memory(built) < 1.5 * 128 * size * 4
+
+
+def test_a_single_position_is_read_from_a_page():
+    """The result has the values of the same position among others, and may be written to."""
+    rope = RoPE(8, 100, feature_axis=-1, seq_axis=-2, fused=False)
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 8))
+    token = x[:, :, :1]
+    expected = rope(np.concat([token, token], axis=2), positions=np.asarray([7, 60]))[:, :, 1:]
+    for positions in (np.asarray([60]), np.asarray([[60]]), np.asarray([[[60]]], dtype="uint8")):
+        np.testing.assert_array_equal(rope(token, positions=positions), expected)
+    repeated = rope(x, positions=np.asarray([[60]]))  # one position for a sequence
+    np.testing.assert_array_equal(repeated, rope(x, positions=np.full(5, 60)))
+    for beyond in (-1, 100, 2**40):
+        result = rope(token, positions=np.asarray([beyond]))
+        several = rope(token, positions=np.full((2, 1), beyond))
+        np.testing.assert_allclose(result, several, rtol=0, atol=1e-15)
+    layer, embedded = AbsolutePE(4, 10), np.zeros((4, 1))
+    encoding = layer.encoding(embedded, positions=np.asarray([3]))
+    before = encoding.copy()
+    encoding[:] = 0
+    np.testing.assert_array_equal(layer.encoding(embedded, offset=3), before)

@@ -218,10 +218,10 @@ def test_a_step_knows_the_sequences_of_a_merged_axis(tokens):
     """Whatever its positions are, so that grouped queries know the heads."""
     rng, batch = np.random.default_rng(0), len(tokens)
     q, k, v = (numbers(rng, 8, 3, n, batch) for n in (4, 2, 2))
-    _, step = KVCache.empty(batch, 8).step(tokens)
+    axes = {"feature_axis": 0, "seq_axis": 1}
+    _, step = KVCache.empty(1, batch, 8, num_kv_heads=2, head_size=8, **axes).step(tokens)
     merged = [x.reshape(8, 3, -1) for x in (q, k, v)]
-    _, keys = step.store(np.zeros((8, 8, 2 * batch)), merged[1])
-    _, values = step.store(np.zeros((8, 8, 2 * batch)), merged[2])
+    keys, values = (x.reshape(8, -1, 2 * batch) for x in step.update(0, k, v))
     options = {"mask": CausalMask(), "enable_gqa": True, "positions": step}
     got = scaled_dot_product_attention(merged[0], keys, values, **options).reshape(8, 3, 4, batch)
     for b, own in enumerate(np.asarray(tokens) == 1):

@@ -277,11 +277,14 @@ def test_weights_of_no_queries_and_of_no_keys(backend):
 
 def test_a_step_has_lists_where_slots_are_positions():
     x = np.ones((3, 2))
-    _, step = pe.KVCache.empty(1, 4, feature_axis=1, seq_axis=0).step(3)
+    _, step = pe.KVCache.empty(
+        1, 1, 4, num_kv_heads=1, head_size=1, feature_axis=1, seq_axis=0
+    ).step(3)
     lists = ListMask([[0], [0], [1]])
     got = scaled_dot_product_attention(x, x, x, mask=lists, positions=step)
     np.testing.assert_allclose(got, x)
-    _, step = pe.KVCache(capacity=4, lengths=[2, 1], **LAST).step(1)
+    cache = pe.KVCache.empty(1, 2, 4, num_kv_heads=1, head_size=1, **LAST)
+    _, step = cache.step([[1, 1], [1, 0]])[0].step(1)
     q, k = (np.ones((2, 1, n, 2)) for n in (1, step.key_positions.shape[1]))
     with pytest.raises(ValueError, match="no ListMask with a step whose slots may be no pos"):
         scaled_dot_product_attention(q, k, k, mask=ListMask([[0]]), positions=step)

@@ -334,8 +334,9 @@ def decoded(mask, layer, steps, capacity, sinks=0):
     """Run steps of a cached attention, and return the output of each token by its position."""
     rope, axes = RoPE(8, 100, feature_axis=-1, seq_axis=-2), {"feature_axis": -1, "seq_axis": -2}
     is_ring = capacity < 20
-    cache = KVCache.empty(2, capacity, sinks, window=4 if is_ring else None, **axes)
-    buffers = [np.zeros((2, 3, capacity, 8)) for _ in range(2)]
+    ring = {"window": 4, "num_sink_tokens": sinks, "drafts": capacity - 4 - sinks}
+    sizes = {"num_kv_heads": 3, "head_size": 8, **(ring if is_ring else {})}
+    cache = KVCache.empty(1, 2, None if is_ring else capacity, **sizes, **axes)
     outputs = [{}, {}]
     for tokens in steps:
         kept = np.ones((2, tokens), int) if isinstance(tokens, int) else np.asarray(tokens)
@@ -346,7 +347,7 @@ def decoded(mask, layer, steps, capacity, sinks=0):
             x[:, b, :, i] = layer[b][:, :, positions[b, i]]
         q, k, v = x
         q, k = (rope(array, positions=step.positions) for array in (q, k))
-        keys, values = (step.store(*pair)[1] for pair in zip(buffers, (k, v), strict=True))
+        keys, values = step.update(0, k, v)
         places = {"positions": step.positions, "key_positions": step.key_positions}
         out = scaled_dot_product_attention(q, keys, values, mask=mask, **places, **axes)
         for b, i in zip(*np.nonzero(kept), strict=True):
@@ -432,8 +433,10 @@ def test_a_bias_takes_batched_keys_and_shared_queries(backend):
 @pytest.mark.parametrize("prompt", [5, [[0, 0, 1, 1, 1], [1, 1, 0, 1, 1]]])
 def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
     axes, own = options(layout), 0 if "*" in layout else 1  # axis of the sequence in positions
-    capacity = 7 if sinks else 11
-    cache = KVCache.empty(BATCH, capacity, sinks, **axes, xp=backend.xp, device=backend.device)
+    sizes = {"num_kv_heads": HEADS, "head_size": HEAD, "xp": backend.xp, "device": backend.device}
+    sizes |= {"window": 5, "num_sink_tokens": 2} if sinks else {}
+    axes_of_cache = axes or {"feature_axis": 0, "seq_axis": 1}
+    cache = KVCache.empty(1, BATCH, None if sinks else 11, **sizes, **axes_of_cache)
     ring = SlidingWindowMask(4, None) & GlobalMask(range(2))  # the 5 newest keys and the first 2
     rng, mask, bias = np.random.default_rng(0), CausalMask(), ALiBiBias(HEADS)
     for tokens in (prompt, 1, 2, 2, 1):
@@ -464,7 +467,9 @@ def test_a_step_evaluates_masks_without_functions_once(monkeypatch, lengths):
         monkeypatch.setattr(kind, name, plural)
     axes = {"feature_axis": -1, "seq_axis": -2}
     rng = np.random.default_rng(0)
-    _, step = KVCache(capacity=16, lengths=lengths, **axes).step(2)
+    cache = KVCache.empty(1, 2, 16, num_kv_heads=3, head_size=4, **axes)
+    cache, _ = cache.step([[1] * n + [0] * (6 - n) for n in lengths])
+    _, step = cache.step(2)
     q, (k, v) = rng.standard_normal((2, 3, 2, 4)), rng.standard_normal((2, 2, 3, 8, 4))
     rules = {"mask": CausalMask(), "bias": ALiBiBias(3), "positions": step}
     layers = [scaled_dot_product_attention(q, k, v, **rules, **axes) for _ in range(4)]
@@ -477,12 +482,12 @@ def test_a_step_of_another_library_says_how_to_make_it(backend):
         return
     x = backend.array(np.ones((2, 1, 3, 4)))
     axes = {"feature_axis": -1, "seq_axis": -2}
-    _, step = KVCache.empty(2, 8, **axes).step(3)
+    _, step = KVCache.empty(1, 2, 8, num_kv_heads=1, head_size=4, **axes).step(3)
     for call in (
         lambda: scaled_dot_product_attention(x, x, x, positions=step, **axes),
-        lambda: step.store(backend.array(np.ones((2, 1, 8, 4))), x),
+        lambda: step.update(0, x, x),
     ):
-        text = r"numpy\.ndarray for `positions` of a cache, whose library is its `xp=`"
+        text = r"numpy\.ndarray for `(positions|buffers)` of a cache, whose library is its `xp=`"
         with pytest.raises(TypeError, match=text):
             call()
 
@@ -491,7 +496,7 @@ def test_a_step_in_blocks():
     """Each layer asks the mask for its own blocks."""
     axes = {"feature_axis": -1, "seq_axis": -2}
     q, k, v = np.random.default_rng(0).standard_normal((3, 2, 3, 5, 4))
-    _, step = KVCache.empty(2, 8, **axes).step(5)
+    _, step = KVCache.empty(1, 2, 8, num_kv_heads=3, head_size=4, **axes).step(5)
     for _ in range(2):
         got = scaled_dot_product_attention(q, k, v, mask=CausalMask(), positions=step, block_size=2)
         expected = scaled_dot_product_attention(q, k, v, mask=CausalMask(), **axes)

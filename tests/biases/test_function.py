@@ -71,8 +71,12 @@ def test_an_attention_evaluates_it(backend, block_size):
 @pytest.mark.parametrize("make", [lambda b: b, lambda b: b.rewind([1, 0])], ids=["one", "several"])
 def test_beside_a_step_it_gets_positions(make):
     """The positions of slots in a ring, the same for all sequences or different."""
-    cache = KVCache.empty(2, 5, window=4, feature_axis=-1, seq_axis=-2)
-    _, step = make(cache.step(7)[0]).step(1)
+    cache = KVCache.empty(
+        1, 2, window=4, drafts=1, num_kv_heads=1, head_size=1, feature_axis=-1, seq_axis=-2
+    )
+    cache, step = cache.step(7)
+    step.update(0, *np.ones((2, 2, 1, 7, 1)))
+    _, step = make(cache).step(1)
     x = np.random.default_rng(0).standard_normal((2, 2, 5, 4))
     for bias, slopes in (
         (FunctionBias(of_heads, 2), (1.0, 0.5)),

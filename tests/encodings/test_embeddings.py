@@ -134,10 +134,11 @@ def test_layers_are_equal_if_they_hold_the_same():
 
 
 def test_copies_are_without_what_is_known_of_calls():
-    _, step = KVCache.empty(1, 4).step(1)
-    step.store(np.zeros((2, 4, 1)), np.ones((2, 1, 1)))
-    assert step._plans
-    for same in (copy.copy(step), pickle.loads(pickle.dumps(step))):
+    sizes = {"num_kv_heads": 1, "head_size": 2, "feature_axis": 0, "seq_axis": 1}
+    positions = (step := KVCache.empty(1, 1, 4, **sizes).step(1)[1]).of(0)
+    step.update(0, *np.ones((2, 2, 1, 1, 1)))
+    assert positions._plans
+    for same in (copy.copy(positions), pickle.loads(pickle.dumps(positions))):
         assert same._plans == {}
     for layer in (TokenEmbedding(2, 3, rng=0), RoPE(4, 2)):
         assert vars(copy.copy(layer)).keys() == vars(layer).keys()

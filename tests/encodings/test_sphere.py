@@ -380,6 +380,28 @@ def test_gradients_of_pytorch():
 
 
 @pytest.mark.library("jax")
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("degree", [0, 1, 2, 7])
+def test_jax_compiles_a_loop_over_degrees(degree, x64):
+    import jax
+
+    latitude = np.asarray([90.0, -90.0, 0.0, 12.5, np.nan, 91.0])[:, None]
+    longitude = np.asarray([0.0, -180.0, 7.3, np.nan])
+
+    def encode(*coordinates):
+        return spherical_encoding(*coordinates, degree, kernel="gaussian", length_scale=3000.0)
+
+    with jax.enable_x64(x64):
+        coordinates = jax.numpy.asarray(latitude), jax.numpy.asarray(longitude)
+        compiled = jax.jit(encode)(*coordinates)
+        assert ("scan" in str(jax.make_jaxpr(encode)(*coordinates))) == (degree > 0)
+        latitude[5] = np.nan
+        expected = np.asarray(encode(jax.numpy.asarray(latitude), coordinates[1]))
+        atol = 1e-14 if x64 else 1e-6
+        np.testing.assert_allclose(np.asarray(compiled), expected, atol=atol)
+
+
+@pytest.mark.library("jax")
 def test_gradients_of_jax():
     import jax
 

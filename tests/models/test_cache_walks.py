@@ -1,13 +1,14 @@
-"""Random walks over caches: what each step gives is right by plain loops, or an error refuses it.
+"""Random walks over caches: each step is right by plain loops, or an error refuses it.
 
-Caches leave the straight way: they branch from earlier ones, are copied, share buffers with others,
-and get calls that are wrong. For each cache the walk knows the tokens that it should hold.
+Caches branch from earlier ones, are rewound, taken and copied, steps leave out layers or are never
+stored, and calls are wrong. For each cache the walk knows the tokens that it should hold. The
+newest cache of its buffers is never refused.
 """
 
 import copy
 import math
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ import positional_embeddings as pe
 from positional_embeddings import (
     AttentionLayer,
     CausalMask,
-    DecoderCache,
     KVCache,
     RoPE,
     SlidingWindowMask,
@@ -24,7 +24,7 @@ from positional_embeddings import (
 
 HEADS, SIZE, CAPACITY = 2, 4, 24
 LAST = {"feature_axis": -1, "seq_axis": -2}
-COPIES = [copy.copy, copy.deepcopy, lambda cache: pickle.loads(pickle.dumps(cache)), replace]
+COPIES = [copy.copy, copy.deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,177 +71,73 @@ class Kind:
 
 
 @dataclass(eq=False)
+class Buffers:
+    """The buffers that caches share, and the one of them that may store."""
+
+    newest: object = None
+
+
+@dataclass(eq=False)
 class Known:
-    """A cache, its buffers, and for each sequence what it should hold and its next position."""
+    """A cache, and for each sequence the tokens that it should hold and its next position."""
 
     cache: object
-    buffers: list
+    buffers: Buffers
     tokens: list
     following: list
+    is_whole: bool = True  # whether its last step has stored all layers
 
 
 class Walk:
-    """Calls at random, each of which is right or refused."""
+    """Calls at random on caches of layers that attend, each of which is right or refused."""
+
+    KINDS = (Kind(is_rotated=True), Kind(3), Kind(5, is_rotated=True))
 
     def __init__(self, backend, seed):
         self.backend, self.rng = backend, np.random.default_rng(seed)
-        self.known, self.stored_last = [], {}
+        self.known = []
         self.steps = self.branches = self.refused = 0
+        self.dtype = getattr(backend.xp, backend.wide)
         self.atol = 1e-9 if backend.has_float64 else 1e-5
 
     def go(self, steps):
         while self.steps < steps:
             if not self.known or self.rng.random() < 0.03:
-                self.add(self.new())
-            self.move(self.known[self.rng.integers(len(self.known))])
+                self.add(self.new(), is_newest=True)
+            newest = [x for x in self.known if x.buffers.newest is x]
+            some = newest if newest and self.rng.random() < 0.6 else self.known
+            self.move(some[self.rng.integers(len(some))])
 
-    def add(self, known):
+    def add(self, known, *, is_newest):
         """Keep a cache, and forget one if there are many."""
         if len(self.known) > 12:
             del self.known[self.rng.integers(len(self.known))]
         self.known.append(known)
+        if is_newest:
+            known.buffers.newest = known
 
     def move(self, known):
         rng, batch = self.rng, len(known.tokens)
-        kind = rng.choice(["step"] * 12 + ["rewind"] * 5 + ["take", "copy", "copy", "start over"])
-        goes_on = kind == "step" and self.stored_last.get(id(known.buffers)) == known
+        kind = rng.choice(["step"] * 12 + ["rewind"] * 4 + ["take", "copy", "copy"])
+        can_store = known.is_whole and known.buffers.newest is known
+        must_go = can_store and max(map(len, known.tokens)) <= CAPACITY - 6
         try:
             if kind == "step":
                 self.step(known)
-                self.branches += not goes_on
+                self.branches += not can_store
             elif kind == "rewind":
                 counts = rng.integers(0, 3, batch) * rng.integers(0, 2)
-                self.rewind(known, counts + rng.integers(0, 4) * (rng.random() < 0.2))
+                counts = counts + rng.integers(0, 4) * (rng.random() < 0.2)
+                must_go = must_go and not counts.any()
+                self.rewind(known, counts)
             elif kind == "take":
-                rows = rng.integers(0, batch, rng.integers(1, 4))
-                self.take(known, np.arange(batch) if rng.random() < 0.3 else rows)
-            elif kind == "copy":
-                self.copy(known, COPIES[rng.integers(len(COPIES))])
+                self.take(known, rng.integers(0, batch, rng.integers(1, 4)))
             else:
-                self.start_over(known)
+                self.copy(known, COPIES[rng.integers(len(COPIES))])
         except (TypeError, ValueError) as error:
-            is_full = max(map(len, known.tokens)) > known.cache.capacity - 6
-            if goes_on and not is_full:
+            if must_go:
                 raise AssertionError from error
             self.refused += 1
-
-    def new_tokens(self, known):
-        """Return the tokens of a step, and these as a mask, as arrays, and at their positions."""
-        rng, batch = self.rng, len(known.tokens)
-        count = int(rng.choice([1, 1, 1, 2, 3, 6]))
-        asked, mask = count, np.ones((batch, count), dtype=int)
-        if rng.random() < 0.3:
-            asked = mask = rng.integers(0, 2, (batch, count)) * rng.integers(0, 2, (batch, 1))
-        qkv = rng.standard_normal((batch, count, 3, HEADS, SIZE))
-        positions = np.asarray(known.following)[:, None] + np.cumsum(mask, axis=1) - 1
-        return asked, mask, qkv, positions
-
-    def arrays(self, qkv):
-        return [self.backend.array(x) for x in np.moveaxis(qkv, (2, 1), (0, 3))]
-
-    def checked(self, kind, known, mask, qkv, positions, got):
-        """Compare an output with the oracle, and return the tokens after the step."""
-        after, got = [[*row] for row in known.tokens], self.backend.numpy(got)
-        for row, at in np.argwhere(mask):
-            after[row].append(Token(qkv[row, at], int(positions[row, at])))
-            np.testing.assert_allclose(got[row, :, at], kind.output(after[row]), atol=self.atol)
-        return after
-
-    def after_step(self, known, cache, tokens, positions, mask):
-        following = [*known.following]
-        for row, at in np.argwhere(mask):
-            following[row] = int(positions[row, at]) + 1
-        self.steps += 1
-        self.add(Known(cache, known.buffers, tokens, following))
-        self.stored_last[id(known.buffers)] = self.known[-1]
-
-    def rewind(self, known, counts):
-        cache = known.cache.rewind(counts)
-        tokens = [row[: len(row) - n] for row, n in zip(known.tokens, counts, strict=True)]
-        following = [at - int(n) for at, n in zip(known.following, counts, strict=True)]
-        self.add(Known(cache, known.buffers, tokens, following))
-
-
-class WalkByHand(Walk):
-    """Caches of a layer whose buffers are arrays of the caller, full or with a window and sinks."""
-
-    def new(self):
-        rng, batch = self.rng, int(self.rng.integers(1, 4))
-        if rng.random() < 0.3:
-            return self.of(batch, CAPACITY, 0, None)
-        sinks, window, more = (int(rng.integers(*ends)) for ends in ((0, 3), (1, 5), (0, 4)))
-        return self.of(batch, sinks + window + more, sinks, window)
-
-    def of(self, batch, capacity, sinks, window, buffers=None):
-        options = {"window": window, "xp": self.backend.xp, **LAST}
-        cache = KVCache.empty(batch, capacity, sinks, **options)
-        if buffers is None:
-            empty = np.zeros((2, batch, HEADS, capacity, SIZE))
-            buffers = [self.backend.array(x) for x in empty]
-        return Known(cache, buffers, [[] for _ in range(batch)], [0] * batch)
-
-    def start_over(self, known):
-        """Begin with other sequences in the same buffers, perhaps with fewer slots."""
-        old = known.cache
-        has_more = old.capacity > 1 + old.num_sink_tokens + (old.window or 0)
-        capacity = old.capacity - int(self.rng.integers(0, 1 + has_more))
-        self.add(
-            self.of(len(known.tokens), capacity, old.num_sink_tokens, old.window, known.buffers)
-        )
-
-    def step(self, known):
-        asked, mask, qkv, positions = self.new_tokens(known)
-        cache, step = known.cache.step(asked)
-        q, k, v = self.arrays(qkv)
-        buffers = known.buffers
-        if self.rng.random() < 0.1:
-            with pytest.raises(ValueError, match="`new` must have shape"):
-                step.store(buffers[0], k[:, :1, :, :-1])
-        stored = [step.store(*pair) for pair in zip(buffers, (k, v), strict=True)]
-        buffers[:] = [buffer for buffer, _ in stored]
-        window, sinks = cache.window, cache.num_sink_tokens
-        masks = [CausalMask(), None, SlidingWindowMask(None, None)]
-        hidden = masks[self.rng.integers(3)] if window else CausalMask()
-        got = pe.scaled_dot_product_attention(
-            q, *(seen for _, seen in stored), mask=hidden, positions=step
-        )
-        tokens = self.checked(Kind(window, sinks), known, mask, qkv, positions, got)
-        self.after_step(known, cache, tokens, positions, mask)
-
-    def take(self, known, rows):
-        buffers = known.buffers
-        if rows.tolist() != [*range(len(known.tokens))]:
-            if not self.is_held(known):
-                return  # nobody knows from which buffers rows come
-            buffers = [self.backend.array(self.backend.numpy(x)[rows]) for x in buffers]
-        taken = ([known.tokens[row] for row in rows], [known.following[row] for row in rows])
-        self.add(Known(known.cache.take(rows), buffers, *taken))
-
-    def copy(self, known, duplicate):
-        buffers = known.buffers
-        if self.rng.random() < 0.3 and self.is_held(known):
-            buffers = [copy.deepcopy(x) for x in buffers]
-        self.add(Known(duplicate(known.cache), buffers, known.tokens, known.following))
-
-    def is_held(self, known):
-        """Tell by their numbers whether buffers hold all tokens that a cache has slots for."""
-        capacity, sinks = known.cache.capacity, known.cache.num_sink_tokens
-        for which, buffer in zip((1, 2), known.buffers, strict=True):
-            held = self.backend.numpy(buffer)
-            for row, tokens in enumerate(known.tokens):
-                for at, token in enumerate(tokens):
-                    slot = at if at < sinks else sinks + (at - sinks) % (capacity - sinks)
-                    has_slot = at < sinks or at >= len(tokens) - (capacity - sinks)
-                    key = self.backend.numpy(self.backend.array(token.qkv[which]))
-                    if has_slot and not np.array_equal(held[row, :, slot], key):
-                        return False
-        return True
-
-
-class WalkOfLayers(Walk):
-    """Caches of a layer that sees all tokens, and of two with windows."""
-
-    KINDS = (Kind(is_rotated=True), Kind(3), Kind(5, is_rotated=True))
 
     def new(self):
         rope = RoPE(SIZE, 64, base=100.0, **LAST)
@@ -258,67 +154,140 @@ class WalkOfLayers(Walk):
             for kind in self.KINDS
         ]
         batch, drafts = (int(self.rng.integers(*ends)) for ends in ((1, 4), (0, 3)))
-        dtype = getattr(self.backend.xp, self.backend.wide)
-        options = {"drafts": drafts, "xp": self.backend.xp, "dtype": dtype}
-        cache = DecoderCache.empty(layers, batch, CAPACITY, **options)
-        return Known(cache, [], [[] for _ in range(batch)], [0] * batch)
+        options = {"drafts": drafts, "xp": self.backend.xp, "dtype": self.dtype}
+        cache = KVCache.empty(layers, batch, CAPACITY, **options)
+        return Known(cache, Buffers(), [[] for _ in range(batch)], [0] * batch)
 
-    def start_over(self, known):
-        """Begin with other sequences in the same buffers."""
-        batch = len(known.tokens)
-        empty = [
-            KVCache.empty(batch, c.capacity, window=c.window, xp=self.backend.xp, **LAST)
-            for c in known.cache.caches
-        ]
-        cache = DecoderCache(known.cache.layers, tuple(empty), known.cache.buffers)
-        self.add(Known(cache, known.buffers, [[] for _ in range(batch)], [0] * batch))
+    def arrays(self, qkv):
+        return [self.backend.array(x) for x in np.moveaxis(qkv, (2, 1), (0, 3))]
 
     def step(self, known):
-        asked, mask, qkv, positions = self.new_tokens(known)
-        options = {}
-        if self.rng.random() < 0.1:  # padding has any
-            positions = positions + self.rng.integers(0, 3, (len(mask), 1))
-            options["positions"] = self.backend.array(np.where(mask, positions, 50))
+        rng, batch = self.rng, len(known.tokens)
+        count = int(rng.choice([1, 1, 1, 2, 3, 6]))
+        asked, mask = count, np.ones((batch, count), dtype=int)
+        if rng.random() < 0.3:
+            asked = mask = rng.integers(0, 2, (batch, count)) * rng.integers(0, 2, (batch, 1))
+        qkv = rng.standard_normal((batch, count, 3, HEADS, SIZE))
+        positions = np.asarray(known.following)[:, None] + np.cumsum(mask, axis=1) - 1
+        options = self.options(positions, mask)
+        positions = options.pop("known", positions)
         cache, step = known.cache.step(asked, **options)
-        q, k, v = self.arrays(qkv)
+        after = [[*row] for row in known.tokens]
+        following = [*known.following]
+        for row, at in np.argwhere(mask):
+            after[row].append(Token(qkv[row, at], int(positions[row, at])))
+            following[row] = int(positions[row, at]) + 1
+        layers = rng.permutation(len(known.cache._form.layers))
+        left_out = rng.choice([0] * 12 + [1, len(layers)])
+        arrays, result = self.arrays(qkv), Known(cache, known.buffers, after, following)
+        result.is_whole = not left_out
+        for number in layers[left_out:].tolist():
+            if rng.random() < 0.1:
+                self.wrong(step, number, *arrays)
+            got = self.backend.numpy(self.attended(step, number, *arrays))
+            if known.buffers.newest is known and self.backend.name != "jax":
+                known.buffers.newest = result  # from the first layer on
+            kind = self.kind(known, number)
+            for row in range(batch):
+                held = len(known.tokens[row])
+                for at in np.flatnonzero(mask[row]):
+                    held += 1
+                    expected = kind.output(after[row][:held])
+                    np.testing.assert_allclose(got[row, :, at], expected, atol=self.atol)
+            if rng.random() < 0.05:
+                with pytest.raises(ValueError, match="`layer` must be another one in each call"):
+                    self.attended(step, number, *arrays)
+        if left_out < len(layers):
+            self.steps += 1
+        if self.backend.name == "jax":  # branches are free
+            result.buffers = Buffers(result)
+        self.add(result, is_newest=False)
+
+    def kind(self, _known, number):
+        return self.KINDS[number]
+
+    def options(self, positions, mask):
+        if self.rng.random() > 0.1:
+            return {}
+        ahead = positions + self.rng.integers(0, 3, (len(mask), 1))
+        # Padding has any position.
+        return {"known": ahead, "positions": self.backend.array(np.where(mask, ahead, 50))}
+
+    def sinks(self, number):
         no_sinks = self.backend.array(np.full(HEADS, -np.inf))
-        is_whole = self.rng.random() < 0.95
-        self.stored_last.pop(id(known.buffers), None)  # until all layers have stored
-        for number, kind in enumerate(self.KINDS):
-            sinks = no_sinks if kind.is_rotated else None
-            if self.rng.random() < 0.1:
-                wrong = self.backend.array(np.zeros(HEADS + 1))
-                for arrays, given in (((q, k, v), wrong), ((q, k, v[:, :1]), sinks)):
-                    with pytest.raises(ValueError, match=r"`sinks`|`v`|`buffer`"):
-                        step.attend(number, *arrays, sinks=given)
-            if is_whole or self.rng.random() < 0.5:
-                got = step.attend(number, q, k, v, sinks=sinks)
-                tokens = self.checked(kind, known, mask, qkv, positions, got)
-        if is_whole:
-            self.after_step(known, cache, tokens, positions, mask)
+        return no_sinks if self.KINDS[number].is_rotated else None
+
+    def attended(self, step, number, q, k, v):
+        return step.attend(number, q, k, v, sinks=self.sinks(number))
+
+    def wrong(self, step, number, q, k, v):
+        wrong = self.backend.array(np.zeros(HEADS + 1))
+        for arrays, sinks in (((q, k, v), wrong), ((q, k, v[:, :1]), self.sinks(number))):
+            with pytest.raises(ValueError, match=r"`sinks`|`v`"):
+                step.attend(number, *arrays, sinks=sinks)
+
+    def rewind(self, known, counts):
+        cache = known.cache.rewind(counts)
+        tokens = [row[: len(row) - n] for row, n in zip(known.tokens, counts, strict=True)]
+        following = [at - int(n) for at, n in zip(known.following, counts, strict=True)]
+        buffers = Buffers() if self.backend.name == "jax" else known.buffers
+        self.add(Known(cache, buffers, tokens, following), is_newest=True)
 
     def take(self, known, rows):
         taken = ([known.tokens[row] for row in rows], [known.following[row] for row in rows])
-        self.add(Known(known.cache.take(rows), [], *taken))
+        self.add(Known(known.cache.take(rows), Buffers(), *taken), is_newest=True)
 
     def copy(self, known, duplicate):
-        buffers = known.buffers if duplicate in (copy.copy, replace) else []
-        self.add(Known(duplicate(known.cache), buffers, known.tokens, known.following))
+        cache = duplicate(known.cache)
+        if cache is not known.cache:
+            self.add(Known(cache, Buffers(), known.tokens, known.following), is_newest=True)
 
 
-@pytest.mark.only_on("numpy", "torch")
-@pytest.mark.parametrize("kind", [WalkByHand, WalkOfLayers])
+class WalkByHand(Walk):
+    """Caches of a number of layers, whose caller attends."""
+
+    def new(self):
+        rng = self.rng
+        batch, layers = (int(rng.integers(1, 4)) for _ in range(2))
+        sinks, window, drafts = (int(rng.integers(*ends)) for ends in ((0, 3), (1, 5), (0, 4)))
+        options = {"num_kv_heads": HEADS, "head_size": SIZE, "dtype": self.dtype, **LAST}
+        if rng.random() < 0.7:
+            options |= {"window": window, "num_sink_tokens": sinks, "drafts": drafts}
+        capacity = CAPACITY if "window" not in options else None
+        cache = KVCache.empty(layers, batch, capacity, xp=self.backend.xp, **options)
+        return Known(cache, Buffers(), [[] for _ in range(batch)], [0] * batch)
+
+    def kind(self, known, _number):
+        slots = known.cache._form.slots[0]
+        return Kind(slots.window, slots.num_sink_tokens)
+
+    def options(self, _positions, _mask):
+        return {}
+
+    def attended(self, step, number, q, k, v):
+        keys, values = step.update(number, k, v)
+        masks = [CausalMask(), None, SlidingWindowMask(None, None)]
+        is_ring = step.of(number)._slots.is_ring
+        mask = masks[self.rng.integers(3)] if is_ring else CausalMask()
+        return pe.scaled_dot_product_attention(q, keys, values, mask=mask, positions=step)
+
+    def wrong(self, step, number, _q, k, v):
+        with pytest.raises(ValueError, match="`k` must have shape"):
+            step.update(number, k[:, :1, :, :-1], v)
+
+
+@pytest.mark.only_on("numpy", "torch", "jax")
+@pytest.mark.parametrize("kind", [WalkByHand, Walk])
 def test_caches_are_right_or_refuse(backend, kind):
     walk = kind(backend, 0)
-    walk.go(60)
-    assert walk.branches > 20
+    walk.go(20 if backend.name == "jax" else 100)
+    assert walk.refused > 5 or backend.name == "jax"  # whose branches are free
 
 
 @pytest.mark.long
 @pytest.mark.only_on("numpy", "torch", "jax")
-@pytest.mark.parametrize("kind", [WalkByHand, WalkOfLayers])
+@pytest.mark.parametrize("kind", [WalkByHand, Walk])
 def test_caches_are_right_or_refuse_in_long_walks(backend, kind):
     walk = kind(backend, 1)
-    walk.go(300 if backend.name == "jax" else 10_000)
-    assert walk.branches > walk.steps / 3
+    walk.go({"numpy": 5_000, "torch": 1_000}.get(backend.name, 150))
     assert walk.refused < 5 * walk.steps

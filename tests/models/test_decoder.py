@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings import AttentionLayer, CausalMask, DecoderCache, RoPE, SlidingWindowMask
+from positional_embeddings import AttentionLayer, CausalMask, KVCache, RoPE, SlidingWindowMask
 
 # Axes of features and sequence, and where batch, heads, sequence and features are.
 LAYOUTS = {
@@ -82,8 +82,8 @@ def test_steps_give_what_whole_sequences_give(backend, layout, chunks):
     tokens = tokens_of(plain, 2, 12)
     expected = wholes(plain, tokens)
     on = {"xp": backend.xp, "dtype": backend.xp.float32, "device": backend.device}
-    cache, before = DecoderCache.empty(layers, 2, 12, **on), np.zeros(2, dtype=int)
-    assert [one.capacity for one in cache.caches] == [12, 3]
+    cache, before = KVCache.empty(layers, 2, 12, **on), np.zeros(2, dtype=int)
+    assert [slots.capacity for slots in cache._form.slots] == [12, 3]
     for chunk in chunks:
         kept = np.ones((2, chunk), dtype=int) if isinstance(chunk, int) else np.asarray(chunk)
         at = np.maximum(0, before[:, None] + np.cumsum(kept, axis=1) - 1)
@@ -128,7 +128,7 @@ def test_text_after_images_goes_on_where_they_end():
             wholes(layers[:2], alone[:2], positions=whole) + wholes(layers[2:], alone[2:])
         )
         following.append(end)
-    empty = DecoderCache.empty(layers, 2, 13, drafts=4, dtype=np.float32)
+    empty = KVCache.empty(layers, 2, 13, drafts=4, dtype=np.float32)
     cache, step = empty.step(mask, positions=given)
     for part in (slice(0, 10), slice(10, 12), slice(12, 13)):
         if part.start:
@@ -151,7 +151,7 @@ def test_positions_of_all_shapes(layout):
     rows = [[0, 2, 4], [1, 3, 9]]
     for sections in (None, (2, 1, 1)):
         layers = layers_of(feature_axis, seq_axis, sections)
-        cache = DecoderCache.empty(layers, 2, 8)
+        cache = KVCache.empty(layers, 2, 8)
         for given in ([5, 7, 9], rows[:1], rows):
             array = np.asarray(given)
             if array.ndim == 2 and feature_axis == 0:
@@ -172,7 +172,7 @@ def test_refused_drafts_and_beams():
     layers = layers_of(-1, -2)
     tokens = tokens_of(layers, 2, 9)
     expected = wholes(layers, tokens)
-    cache, step = DecoderCache.empty(layers, 2, 9, drafts=2, dtype=np.float32).step(4)
+    cache, step = KVCache.empty(layers, 2, 9, drafts=2, dtype=np.float32).step(4)
     attended(step, tokens, layers, slice(0, 4))
     cache, step = cache.step(2)  # drafts that are refused
     attended(step, tokens_of(layers, 2, 9, seed=1), layers, slice(4, 6))
@@ -187,30 +187,33 @@ def test_refused_drafts_and_beams():
     _, step = cache.step(1)
     for number, got in enumerate(attended(step, tokens, layers, slice(5, 6))):
         np.testing.assert_allclose(got, expected[number][:, :, 5:6], atol=2e-6)
+    cache, step = KVCache.empty(layers, 2, 9, dtype=np.float32).step(4)
+    attended(step, tokens, layers, slice(0, 4))
     with pytest.raises(ValueError, match="with `drafts`"):
-        DecoderCache.empty(layers, 2, 9).step(4)[0].rewind(2)
+        cache.rewind(2)
 
 
 def test_a_cache_of_layers_is_a_value():
     layers = layers_of(-1, -2)
-    cache, step = DecoderCache.empty(layers, 2, 9).step(2)
-    assert repr(cache) == "DecoderCache(<4 layers>, capacity=9, lengths=[2, 2])"
-    assert repr(step) == "DecoderStep(positions=<numpy.ndarray of shape (1, 2)>)"
+    cache, step = KVCache.empty(layers, 2, 9, dtype=np.float32).step(2)
+    assert repr(cache) == "KVCache(<4 layers>, capacity=9, lengths=[2, 2])"
+    assert repr(step) == "KVStep(positions=<numpy.ndarray of shape (1, 2)>)"
+    attended(step, tokens_of(layers, 2, 2), layers, slice(0, 2))
     assert cache == copy.deepcopy(cache) == pickle.loads(pickle.dumps(cache))
-    assert hash(cache) == hash(copy.copy(cache))
-    assert step == pickle.loads(pickle.dumps(step))
-    other = copy.deepcopy(cache)
-    other.buffers[3][1][0, 0, 0, 0] = 1
+    assert cache is copy.copy(cache)
+    other, step = copy.deepcopy(cache).rewind(1).step(1)
+    attended(step, tokens_of(layers, 2, 2, seed=1), layers, slice(1, 2))
     assert cache != other
     assert cache != cache.step(1)[0]
-    assert cache != DecoderCache.empty(layers[:3], 2, 9).step(2)[0]
+    assert cache != KVCache.empty(layers[:3], 2, 9, dtype=np.float32)
 
 
 def test_layers_without_attention_have_no_buffers():
     layers = [None, *layers_of(-1, -2)[1:2], None]
-    cache, _ = DecoderCache.empty(layers, 2, 9).step(2)
-    assert cache.buffers[0] is cache.buffers[2] is None
-    assert [one.window for one in cache.caches] == [3]
+    cache, step = KVCache.empty(layers, 2, 9, dtype=np.float32).step(2)
+    tokens = tokens_of(layers[1:2], 2, 2)
+    assert [slots.window for slots in cache._form.slots] == [3]
+    step.attend(1, *tokens[0], sinks=sinks_of(layers[1]))
     assert cache.take([0]).step(1)[0].lengths.tolist() == [3]
 
 
@@ -231,7 +234,7 @@ def test_a_cache_of_layers_is_carried_by_a_loop():
         ]
 
     each = [[jnp.moveaxis(x, 2, 0)[:, :, :, None] for x in qkv] for qkv in tokens]
-    cache, outputs = jax.lax.scan(token, DecoderCache.empty(layers, 2, 8, xp=jnp), each)
+    cache, outputs = jax.lax.scan(token, KVCache.empty(layers, 2, 8, xp=jnp), each)
     assert cache.lengths.tolist() == [6, 6]
     for got, want in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(np.moveaxis(got[:, :, :, 0], 0, 2), want, atol=5e-6)
@@ -244,7 +247,7 @@ def test_tokens_beyond_the_tables_of_a_rope(size):
     layers = [AttentionLayer(2, 8, rope=rope, mask=CausalMask(), **LAST)] * 2
     tokens = tokens_of(layers, 1, 12)
     expected = wholes(layers, tokens, positions=np.arange(12))
-    cache = DecoderCache.empty(layers, 1, 12, dtype=np.float32)
+    cache = KVCache.empty(layers, 1, 12, dtype=np.float32)
     for first in range(12):
         cache, step = cache.step(1)
         got = attended(step, tokens, layers, slice(first, first + 1))
@@ -258,23 +261,26 @@ def test_a_layer_that_the_first_step_left_out_is_refused(refused, window):
     """Its buffers hold zeros in place of those tokens, also if a step was refused before."""
     ring = AttentionLayer(1, 4, mask=SlidingWindowMask.of(window or 9), window=window, **LAST)
     layers = [ring, ring, AttentionLayer(1, 4, mask=CausalMask(), **LAST)]
-    cache = DecoderCache.empty(layers, 1, 8)
+    cache = KVCache.empty(layers, 1, 8)
     if refused is not None:
         with pytest.raises(ValueError, match="tokens"):
             cache.step(refused)
     cache, step = cache.step(2)
     x = np.ones((1, 1, 2, 4))
     step.attend(0, x, x, x)
+    refused = r"`cache` must hold the tokens of its last step in all layers, .* without layer 1, 2"
     _, step = cache.step(1)
-    step.attend(0, *[x[:, :, :1]] * 3)
-    with pytest.raises(ValueError, match=r"`buffer` must hold the tokens before the step, got one"):
-        step.attend(1, *[x[:, :, :1]] * 3)
+    with pytest.raises(ValueError, match=refused):
+        step.attend(0, *[x[:, :, :1]] * 3)
+    for use in (copy.deepcopy, pickle.dumps, lambda cache: cache.take([0])):
+        with pytest.raises(ValueError, match=refused):
+            use(cache)
 
 
 def of_one_layer(capacity=12, dtype=np.float64, **options):
     """Return a cache of a layer of two heads of four features, and twelve tokens for it."""
     layer = AttentionLayer(2, 4, **{"mask": CausalMask(), **options}, **LAST)
-    cache = DecoderCache.empty([layer, layer], 1, capacity, dtype=dtype)
+    cache = KVCache.empty([layer, layer], 1, capacity, dtype=dtype)
     return layer, cache, np.random.default_rng(0).standard_normal((3, 1, 2, 12, 4)).astype(dtype)
 
 
@@ -356,8 +362,7 @@ def test_tokens_that_do_not_fit_are_refused_in_each_step():
     _, step = cache.take([0, 0]).step(1)
     with pytest.raises(ValueError, match=r"`q` must have shape \(2, 2, 1, 4\), got \(1, 2, 1, 4\)"):
         step.attend(0, *tokens[:, :, :, :1])
-    cache.buffers[0] = tuple(x.astype(np.float32) for x in cache.buffers[0])
-    _, step = cache.step(1)
+    _, step = of_one_layer(dtype=np.float32)[1].step(1)
     with pytest.raises(
         TypeError, match="`q` must have the dtype of the cache, float32, got float64"
     ):
@@ -380,7 +385,7 @@ def of_a_window():
     masks = {None: CausalMask(), 3: CausalMask() | SlidingWindowMask.of(3)}
     layers = [AttentionLayer(1, 4, mask=masks[n], window=n, **LAST) for n in masks]
     tokens = np.random.default_rng(0).standard_normal((3, 1, 1, 40, 4))
-    return layers, DecoderCache.empty(layers, 1, 40, drafts=1), tokens
+    return layers, KVCache.empty(layers, 1, 40, drafts=1), tokens
 
 
 def all_attended(cache, tokens, at):
@@ -404,7 +409,7 @@ def test_an_earlier_cache_is_refused_before_any_layer_stores(duplicate, prompt):
     layers, cache, tokens = of_a_window()
     early, _ = all_attended(cache, tokens, [*range(prompt)])
     cache, _ = all_attended(early, tokens, [20, 21, 22])
-    with pytest.raises(ValueError, match="`buffer` must hold the tokens before the step"):
+    with pytest.raises(ValueError, match=r"`(step|cache)` must (be of the newest|hold its tokens)"):
         all_attended(duplicate(early), tokens, [30])
     cache, got = all_attended(cache, tokens, [23])
     history = [*range(prompt), 20, 21, 22, 23]
@@ -428,12 +433,15 @@ def test_a_sequence_without_a_token_keeps_its_next_position(sections):
     rope = RoPE(4, 64, sections=sections, **LAST)
     layer = AttentionLayer(1, 4, rope=rope, mask=CausalMask(), **LAST)
     given = lambda rows: np.asarray(rows if sections is None else [rows] * 2)  # noqa: E731
-    cache, _ = DecoderCache.empty([layer], 2, 40).step(5)
-    later, _ = cache.step([[0, 0], [1, 1]], positions=given([[0, 0], [5, 6]]))
+    cache, step = KVCache.empty([layer], 2, 40).step(5)
+    step.attend(0, *np.ones((3, 2, 1, 5, 4)))
+    later, step = cache.step([[0, 0], [1, 1]], positions=given([[0, 0], [5, 6]]))
+    step.attend(0, *np.ones((3, 2, 1, 2, 4)))
     np.testing.assert_array_equal(later.step(1)[1].positions, given([[5], [7]]))
+    later = copy.deepcopy(later)
     assert later.rewind([1, 0]).lengths.tolist() == [4, 7]
     later, _ = later.step([[1, 0], [0, 0]], positions=given([[30, 0], [0, 0]]))
-    for one in (later, replace(later), copy.deepcopy(later)):
+    for one in (later, copy.copy(later)):
         np.testing.assert_array_equal(one.step(1)[1].positions, given([[31], [7]]))
 
 
@@ -443,7 +451,7 @@ def test_a_call_that_is_refused_stores_nothing(backend):
     options = {"mask": CausalMask(), "has_sinks": True, **LAST}
     layer = AttentionLayer(2, 4, **options)
     x = [backend.array(np.ones((1, 2, 3, 4), dtype=np.float32))] * 3
-    _, step = DecoderCache.empty([layer], 1, 8, **on).step(3)
+    _, step = KVCache.empty([layer], 1, 8, **on).step(3)
     sinks = backend.array(np.zeros(2, dtype=np.float32))
     for wrong in (
         backend.array(np.zeros(3, dtype=np.float32)),
@@ -455,14 +463,14 @@ def test_a_call_that_is_refused_stores_nothing(backend):
             step.attend(0, *x, sinks=wrong)
     assert step.attend(0, *x, sinks=sinks).shape == (1, 2, 3, 4)
     layer = AttentionLayer(2, 4, bias=pe.ALiBiBias(3), **LAST)
-    cache, step = DecoderCache.empty([layer], 1, 8, **on).step(3)
+    cache, step = KVCache.empty([layer], 1, 8, **on).step(3)
     with pytest.raises(ValueError, match="`bias`"):
         step.attend(0, *x)
-    assert not backend.numpy(cache.buffers[0][0]).any()
+    assert not backend.numpy(cache._buffers[0][0]).any()
 
 
 def test_a_step_of_layers_is_made_by_a_cache():
-    _, step = DecoderCache.empty(layers_of(-1, -2), 2, 9).step(2)
+    _, step = KVCache.empty(layers_of(-1, -2), 2, 9).step(2)
     for make in (lambda: type(step)(step.positions), lambda: replace(step, positions=None)):
-        with pytest.raises(TypeError, match="A DecoderStep is made by its cache"):
+        with pytest.raises(TypeError, match=r"A KVStep is made by cache\.step"):
             make()

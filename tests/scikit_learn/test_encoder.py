@@ -268,7 +268,7 @@ NAMED_CYCLES = {
     "isoweek": (np.arange(1, 54), 53),
     "day of year": (np.arange(1, 366), 365),
     "dayofyear": (np.arange(1, 367), 366),
-    "wind_dir": (np.linspace(0, 360, 9), 360),
+    "wind_dir": (np.arange(0.0, 360, 45), 360),
     "azimuth_deg": (np.arange(-180, 180, 20), 360),
 }
 
@@ -293,6 +293,7 @@ def test_named_cycles(name):
         ("month", np.arange(-3, 5)),
         ("week", np.arange(1, 9)),
         ("heading", np.arange(0, 36)),
+        ("wind_dir", np.linspace(0, 360, 9)),  # 0 is calm
         ("calls_last_week", np.arange(30)),
     ],
 )
@@ -334,9 +335,18 @@ def test_octaves_beyond_the_range():
         PositionalEncoder().fit(years[:12]).transform(years)
 
 
+def test_harmonics_that_numbers_do_not_resolve():
+    months = np.arange(60.0)[:, None]
+    with pytest.warns(UserWarning, match=r"values of column 'x0' resolve 6 of 10 harmonics"):
+        PositionalEncoder(periods=12, harmonics=10).fit(months)
+    PositionalEncoder(periods=12, harmonics=6).fit(months)
+    days = pd.DataFrame({"weekday": np.arange(60) % 7})
+    assert PositionalEncoder(harmonics=4).fit_transform(days).shape == (60, 6)
+
+
 def test_harmonics_that_dates_do_not_resolve():
     months = pd.DataFrame({"t": pd.date_range("2020-01-01", periods=60, freq="MS")})
-    message = r"dates of column 't' resolve 6 of 10 harmonics of the period 'year'.*harmonics=6\."
+    message = r"values of column 't' resolve 6 of 10 harmonics of the period 'year'.*harmonics=6\."
     with pytest.warns(UserWarning, match=message):
         PositionalEncoder(periods="year", harmonics=10).fit(months)
     with np.testing.assert_no_warnings():

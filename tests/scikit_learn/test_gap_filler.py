@@ -659,6 +659,7 @@ def test_rows_without_an_order():
     with np.testing.assert_no_warnings():
         GapFiller(positions=None).fit(table)
         GapFiller().fit(walks)
+        GapFiller().fit(np.column_stack([walks[:, :2], table[:, 2]]))  # in one column of three
         GapFiller().fit(table[:15])  # too few
 
 
@@ -801,7 +802,7 @@ def test_arrays_of_xarray_are_refused_with_the_call_that_keeps_their_times():
     array = xr.DataArray(y, dims="time")
     for x, call in [
         (array, r"to_pandas\(\)"),
-        (array.expand_dims(a=2, b=2), r"to_dataframe\(\).reset_index\(\)"),
+        (array.expand_dims(a=2, b=2), r"to_dataframe\('value'\).reset_index\(\)"),
         (xr.Dataset({"y": array}), r"to_dataframe\(\).reset_index\(\)"),
     ]:
         with pytest.raises(TypeError, match=rf"must be a table or an array, got xarray.*X\.{call}"):
@@ -1174,21 +1175,15 @@ def test_a_close_column_helps(length, part):
 
 
 FLAG = np.arange(800) % 7 < 2
-RARE = np.full(800, np.nan)
-RARE[[100, 300, 500]] = 1.0, 50.0, -3.0
 COLUMNS = {
     "noise": np.random.default_rng(5).normal(size=(800, 30)),
     "walks": np.random.default_rng(6).normal(size=(800, 30)).cumsum(axis=0),
-    "constant": np.ones(800),
     "flag": 1.0 * FLAG,
     "season": 1e-9 * np.sin(np.arange(800)) + 1e6 * FLAG,
-    "counter": np.arange(800.0),
-    "three measurements": RARE,
 }
 
 
 @pytest.mark.filterwarnings("ignore:The period 7 is not used")  # of noise
-@pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("length", [5, 36])
 def test_other_columns_do_no_harm(name, length):
@@ -1198,6 +1193,32 @@ def test_other_columns_do_no_harm(name, length):
     assert error < 1.3 * expected
     alone = error_beside(y, hidden)
     assert error_beside(y, hidden, COLUMNS["noise"][:, :5]) < 1.15 * alone
+
+
+def at(n, *rows):
+    """Return measurements in some rows."""
+    return np.where(np.isin(np.arange(n), rows), 9 * np.sin(np.arange(n)), np.nan)
+
+
+USELESS = {
+    "constant": (800, np.ones(800)),
+    "counter": (800, np.arange(800.0)),
+    "rounding": (800, 1e6 * np.arange(800.0) + 1e-9 * np.sin(np.arange(800))),
+    "three measurements": (800, at(800, 101, 303, 507)),
+    "eight measurements": (120, at(120, 40, 41, 69, 70, 71, 72, 98, 99)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Column 'x2' has .* before or after its record")
+@pytest.mark.parametrize("name", USELESS)
+def test_columns_that_tell_nothing_are_ignored(name):
+    n, column = USELESS[name]
+    y, close, hidden = walks(5, n=n)
+    table = np.column_stack([np.where(hidden, np.nan, y), close, column])
+    expected = GapFiller().fit_transform(table[:, :2])
+    with np.errstate(all="raise", under="ignore"):
+        filled = GapFiller().fit_transform(table)
+    np.testing.assert_allclose(filled[:, :2], expected, atol=1e-9)
 
 
 def test_units_and_order_of_columns_do_not_matter():
@@ -1290,6 +1311,45 @@ def test_a_new_table_uses_its_other_columns():
     expected = GapFiller().fit_transform(table)
     np.testing.assert_array_equal(filler.transform(table), expected)
     assert rms((expected[:, 0] - y[400:])[hidden[400:]]) < 0.45
+
+
+@pytest.mark.parametrize("lag", [-3, 1, 2])
+def test_a_column_that_follows_helps(lag):
+    y, close, hidden = walks(36, noise=0.1)
+    days = 20_000 + np.arange(800) / 24  # steps differ by rounding
+    table = np.column_stack([days, np.where(hidden, np.nan, y), np.roll(close, lag)])
+    filled = GapFiller(positions=[0]).fit_transform(table)[:, 1]
+    assert rms((filled - y)[hidden]) < 1.5 * error_beside(y, hidden, close)
+
+
+def test_gaps_after_a_table_without_gaps():
+    """At positions of fit, other columns determine the standard deviations."""
+    y, close, hidden = walks(5)
+    table = np.column_stack([np.arange(800.0), y, close])
+    filler = GapFiller(positions=[0]).fit(table)
+    table[hidden, 1] = np.nan
+    assert (filler.transform_std(table)[hidden, 1] < 0.5).all()
+
+
+def test_a_long_record_of_many_lengths():
+    """Few hidden samples of a long record do not change its season."""
+    rng, t = np.random.default_rng(0), np.arange(40_000)
+    y = 10 * (t % 24 < 8) + rng.normal(size=t.size)
+    hidden = hide(t.size, *((start, (1, 5)[start % 2]) for start in range(50, 39_000, 401)))
+    filler = GapFiller(periods=[24])
+    seen = np.where(hidden, np.nan, y)[:, None]
+    error = abs(filler.fit_transform(seen)[hidden, 0] - y[hidden])
+    assert rms(error) < 1.1
+    assert 0.93 < (error <= 1.96 * filler.transform_std(seen)[hidden, 0]).mean() < 0.97
+
+
+@pytest.mark.filterwarnings("ignore:Rows have no order")
+def test_a_column_without_an_order_is_filled_by_its_mean():
+    y = np.random.default_rng(3).normal(size=(60, 40))
+    hidden = hide(60, *((start, 1) for start in range(5, 55, 5)))
+    errors = [rms(error_beside(column, hidden)) for column in y.T]
+    means = [rms(column[hidden] - column[~hidden].mean()) for column in y.T]
+    assert rms(np.array(errors)) < 1.02 * rms(np.array(means))
 
 
 def test_warnings_name_all_columns():

@@ -1332,7 +1332,7 @@ ERRORS = {
     "missing time": (
         lambda: AttentionRegressor().fit(np.array([["NaT"], ["2024"]], dtype="M8[D]"), [0.0, 1.0]),
         ValueError,
-        r"`X\['x0'\]` must have no missing times, got NaT",
+        r"`X\['x0'\]` must have no missing times, got NaT in row 0",
     ),
     "column's name": (
         lambda: fitted(GaussianKernel(1.0, columns=["day"])),

@@ -11,7 +11,9 @@ import numpy as np
 
 from positional_embeddings import KVCache
 
-cache = KVCache.empty(1, 12, num_sink_tokens=2)
+cache = KVCache.empty(
+    1, 1, window=10, num_sink_tokens=2, num_kv_heads=1, head_size=1, feature_axis=-1, seq_axis=-2
+)
 held = []
 for _ in range(36):
     cache, step = cache.step(1)

@@ -127,7 +127,7 @@ def cos_sin_of_sum(
             fine = fine + limb * rounded_cycles
         if len(coordinates) > 1:  # a sum of many small parts may be large
             carry = xp.round(grid * fine) / grid
-            coarse, fine = _fractional(coarse + carry, xp), fine - carry
+            coarse, fine = backend.computed_once(_fractional(coarse + carry, xp), fine - carry)
     quadrant = xp.round(4 * (coarse + medium + fine))
     phase = (coarse - quadrant / 4) + medium
     return cos_sin_of_phase(phase, fine, quadrant, dtype, backend, factor)
@@ -236,12 +236,13 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, backend: Backend) -> tupl
     step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * STEPS_PER_CYCLE))
     index = xp.astype(step, backend.int_dtype) + MAX_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
-    rows = (xp.asarray(row, dtype=backend.dtype, device=backend.device) for row in _steps())
-    entries = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
-    cos, sin, cos_residual, sin_residual = entries
+    # In compiled code of JAX, one lookup takes a quarter of the time of four.
+    table = xp.asarray(_steps(), dtype=backend.dtype, device=backend.device)
+    entries = xp.reshape(xp.take(table, flat, axis=0), (*phase_hi.shape, 4))
+    cos, sin, cos_residual, sin_residual = (entries[..., i] for i in range(4))
     angle = (2 * pi) * ((phase_hi - step / STEPS_PER_CYCLE) + phase_lo)
     sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
-    return (
+    return backend.computed_once(
         cos + (cos_residual - (cos * one_minus_cos + sin * sin_angle)),
         sin + (sin_residual + (cos * sin_angle - sin * one_minus_cos)),
     )
@@ -249,12 +250,12 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, backend: Backend) -> tupl
 
 @cache
 def _steps() -> HostArray:
-    """Return cosine and sine of the steps in float32, followed by their rounding errors."""
+    """Return cosine and sine of each step in float32, followed by their rounding errors."""
     steps = np.arange(-MAX_STEP, MAX_STEP + 1, dtype=np.float64)
     angles = 2 * pi * steps / STEPS_PER_CYCLE
-    exact = np.stack([np.cos(angles), np.sin(angles)])
+    exact = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     rounded = exact.astype(np.float32)
-    return np.concat([rounded, (exact - rounded).astype(np.float32)])  # type: ignore[no-any-return]
+    return np.concat([rounded, (exact - rounded).astype(np.float32)], axis=1)  # type: ignore[no-any-return]
 
 
 def by_frequency(numbers: Array, index: Array, xp: Namespace) -> Array:

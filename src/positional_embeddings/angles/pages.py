@@ -25,8 +25,15 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import InputAxes, Order
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.backends.torch import graph_constant
 from positional_embeddings.arrays.blocks import block_slices
-from positional_embeddings.arrays.caching import constant_array, get_or_compute, read_only, remember
+from positional_embeddings.arrays.caching import (
+    constant_array,
+    get_or_compute,
+    read_only,
+    remember,
+    specialized,
+)
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import (
@@ -46,8 +53,12 @@ MAX_KINDS = 16
 # multiple of their number. Otherwise, each of at most `MAX_PAGES`
 # positions has its own page.
 MAX_RANGE_RATIO = 4
+# Numbers of a full table that is a constant of compiled code, 4 MB in float32.
+MAX_CONSTANT_NUMBERS = 2**20
 # Angles of a block, which limits the memory of intermediate results.
 COMPUTED_BLOCK_ANGLES = 2**16
+# Angles of full tables that may be a constant of a graph: 64 MB of float32.
+MAX_CONSTANT_ANGLES = 2**23
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[..., tuple[Array, ...]]
@@ -171,23 +182,23 @@ class PositionTables:
         if positions is not None:
             if offset:
                 checks.omitted("where `positions` are given", offset=offset)
-            if x_axes.repeats > 1:
-                with backend.compute_context(positions):
-                    positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
-            tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
-            return align_tables(tables, x_axes, backend)
+            position = self._single_position(positions, backend)
+            if position is None:
+                if x_axes.repeats > 1:
+                    with backend.compute_context(positions):
+                        positions = axes.repeat_for_heads(positions, x_axes.repeats, backend)
+                tables = self._at_positions(positions, x_axes.order, backend, full_width=full_width)
+                return align_tables(tables, x_axes, backend)
+            offset, count, x_axes = position, 1, x_axes._replace(position_axes=(x_axes.seq_axis,))
+        else:
+            count = axes.length(x_axes, x_axes.seq_axis, x_axes.name)
         is_numpy, seq = backend.has_host_arrays, x_axes.seq_axis
-        count = axes.length(x_axes, seq, x_axes.name)
         stop = offset + count
         if stop > self.size:
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
         if not is_numpy and (backend.is_compiling or backend.is_chunked):
-            # Compute tables within the graph, which then serves all offsets without constants.
-            chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
-            options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
-            positions = backend.xp.arange(offset, stop, **options)
-            positions = backend.xp.broadcast_to(positions, (*self.coordinate_shape, count))
-            return align_tables(self._compute(positions, x_axes.order, backend), x_axes, backend)
+            tables = self._tables_in_graph(offset, stop, x_axes, backend)
+            return align_tables(tables, x_axes, backend)
         page_key: PageKey = (_host_dtype_name(backend), x_axes.order)
         device_key = () if is_numpy else backend.cache_key
         if device_key is None:
@@ -197,6 +208,32 @@ class PositionTables:
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
         views = page.views(x_axes, backend, device_key, full_width=full_width)
         return tuple(map(itemgetter(index), views))
+
+    def _tables_in_graph(
+        self, offset: int, stop: int, x_axes: InputAxes, backend: Backend
+    ) -> Array:
+        """Return the tables of `offset` to `stop` - 1 in a graph, which serves all offsets."""
+        order, angles = x_axes.order, self.size * len(in_cycles(self.frequencies))
+        if backend.is_compiling and angles <= MAX_CONSTANT_ANGLES:
+            values = (
+                self.frequencies,
+                specialized(self.size),
+                specialized(self.factor),
+                order,
+                _host_dtype_name(backend),
+            )
+            full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
+            # A slice of a constant would be a constant of one offset.
+            index = backend.xp.arange(offset, stop, dtype=backend.int_dtype, device=backend.device)
+            tables = backend.xp.take(full.mT, index, axis=1).mT
+            if self.arrange is None:
+                return tables
+            return self._stack(tables[0, ...], tables[1, ...], order, backend)
+        chunks = {"chunks": (x_axes.seq_chunks,)} if backend.is_chunked else {}
+        options = {"dtype": backend.int_dtype, "device": backend.device, **chunks}
+        positions = backend.xp.arange(offset, stop, **options)
+        positions = backend.xp.broadcast_to(positions, (*self.coordinate_shape, stop - offset))
+        return self._compute(positions, order, backend)
 
     def tables_of_positions(self, positions: Array, order: Order, backend: Backend) -> Array:
         """Return the tables of positions, (table, frequency, *position), owned by the caller."""
@@ -217,18 +254,59 @@ class PositionTables:
             raise wrong_value(name, requirement, f"shape {shape}")
         return shape[len(leading) :]
 
+    def _single_position(self, positions: Array, backend: Backend) -> int | None:
+        """Return a position of the table that is alone, in host memory, else None."""
+        is_concrete = backend.shares_numpy_memory and not backend.is_compiling
+        if not (is_concrete and self.coordinates is None and prod(positions.shape) == 1):
+            return None
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
+        values = backend.values_on_host(positions) if is_integral else None
+        position = -1 if values is None else int(values.item())
+        return position if 0 <= position < self.size else None
+
     def _at_positions(
         self, positions: Array, order: Order, backend: Backend, *, full_width: bool = False
     ) -> Array:
         tables = self._look_up(positions, order, backend, full_width=full_width)
-        return self._compute(positions, order, backend) if tables is None else tables
+        if tables is not None:
+            return tables
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", backend.xp)
+        is_small = 2 * self.size * len(in_cycles(self.frequencies)) <= MAX_CONSTANT_NUMBERS
+        has_constant = is_integral and is_small and not self.coordinates
+        loops = backend.loops() if has_constant else None
+        if loops is None:
+            return self._compute(positions, order, backend)
+        # Flat tables in memory order: XLA would choose the order of computed tables for all.
+        axis = 1 if order == "C" else positions.ndim + 1
+        table = self._slice((_host_dtype_name(backend), order), 0, self.size)
+        shape = list(positions.shape)
+        shape = [len(table), *shape[: axis - 1], table.shape[1], *shape[axis - 1 :]]
+
+        def look_up(positions: Array) -> Array:
+            options = {"dtype": backend.dtype, "device": backend.device}
+            entries = backend.xp.asarray(table if order == "C" else table.mT, **options)
+            index = backend.astype(positions, backend.int_dtype)
+            entries = backend.take_entries(entries, index, 2 if order == "C" else 1)
+            return backend.xp.reshape(entries, (-1,))
+
+        def compute(positions: Array) -> Array:
+            tables = backend.move_axis(self._compute(positions, order, backend), 1, axis)
+            return backend.xp.reshape(tables, (-1,))
+
+        def compiled(positions: Array) -> Array:
+            index = backend.astype(positions, backend.int_dtype)
+            is_in_table = backend.xp.all((index >= 0) & (index < self.size))
+            return loops.cond(is_in_table, look_up, compute, positions)
+
+        tables = backend.xp.reshape(loops.on_cpu(compiled, compute, positions), shape)
+        return backend.move_axis(tables, axis, 1)
 
     def aligned_copies(
         self, x_axes: InputAxes, positions: AnyArray | None, offset: int, backend: Backend
     ) -> tuple[Array, ...]:
         """Return aligned tables as copies that the caller may overwrite."""
         tables = self.aligned_tables(x_axes, positions, offset, backend)
-        if positions is not None:  # not from a cache
+        if positions is not None and positions.shape != (1,) * positions.ndim:  # not from a cache
             return tables
         return tuple([backend.xp.astype(t, t.dtype, copy=True) for t in tables])
 
@@ -296,8 +374,7 @@ class PositionTables:
         values = backend.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
             return None
-        ends = (values, values) if values.size == 1 else (values.min(), values.max())
-        low, high = (int(end.item()) for end in ends)
+        low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
         page_key = _host_dtype_name(backend), order
@@ -422,6 +499,15 @@ def _tables_of_chunk(
     positions = positions[(0,) * (2 - len(layer.coordinate_shape))]
     backend = backend.with_dtype(getattr(backend.xp, precision))
     return layer._compute(positions, order, backend)  # noqa: SLF001
+
+
+def _cos_sin(
+    frequencies: DecimalFrequencies, size: int, factor: float, order: Order, dtype_name: str
+) -> HostArray:
+    """Return cosine and sine of the positions 0 to `size` - 1, in a memory order."""
+    with np.errstate(all="ignore"):
+        blocks = (np.stack([p.real, p.imag]) for p in unit_phasors(frequencies, 0, size, factor))
+        return _join(blocks, size, order, getattr(np, dtype_name))
 
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:

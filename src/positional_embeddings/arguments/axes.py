@@ -1,14 +1,13 @@
 """Axes of features, sequence and batch of an array, by number and never guessed from a length."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import format_value, plural, wrong_value
-from positional_embeddings.arrays.namespace import Array, Namespace, Shape
+from positional_embeddings.arrays.namespace import Array, Namespace, Shape, cached_lookup
 
 _USUAL_AXES = {
     "(batch, heads, seq, head)": {"feature_axis": -1, "seq_axis": -2},
@@ -181,7 +180,7 @@ def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) 
     return table[index]
 
 
-@lru_cache(maxsize=256)
+@cached_lookup
 def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:

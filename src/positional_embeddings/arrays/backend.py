@@ -33,6 +33,8 @@ class Loops(NamedTuple):
     # scans the first axis of the arrays, and recomputes intermediate results for a gradient.
     scan: Callable[..., Any]
     cond: Callable[..., Any]  # (0-d condition, true function, false function, *arguments)
+    on_cpu: Callable[..., Any]  # (function for the CPU, function for other devices, *arguments)
+    is_cpu_default: bool  # whether the default device is the CPU; a trace has no device
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +222,10 @@ class Backend:
         result = self.matmul(merged, table[..., 0, :, :])
         return self.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
+    def scalar_products(self, rows: Array, others: Array) -> Array:
+        """Return ``rows @ others.mT``, in one product for all query heads that share a key head."""
+        return self.grouped_matmul(rows, self.transpose(others))
+
     def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
         """Return unmasked attention, None if there is no faster method or it is not finite.
 
@@ -253,6 +259,10 @@ class Backend:
     def is_finite(self, number: Array) -> bool:
         """Return whether a concrete number is finite."""
         return self.concrete_bool(self.xp.isfinite(number))
+
+    def computed_once(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Return two arrays, the first within 1, that a compiler computes once for all uses."""
+        return x, y
 
     def fill(self, x: Array, mask: Array, value: float) -> Array:
         """Return `x` with a value where a mask is True; NumPy overwrites `x`."""

@@ -43,7 +43,7 @@ def cached_constant(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(function)
     def call(*values: object) -> Result:
-        return constant(*map(_specialized, values))
+        return constant(*map(specialized, values))
 
     return call
 
@@ -54,12 +54,12 @@ def _memory_size(value: object) -> int:
     return getsizeof(value) + sum(map(_memory_size, parts))
 
 
-def _specialized(value: object) -> object:
+def specialized(value: object) -> object:
     """Return an equal value that PyTorch treats as a constant of a graph."""
     if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
     if isinstance(value, tuple):
-        return tuple(map(_specialized, value))
+        return tuple(map(specialized, value))
     return fsum((value,)) if isinstance(value, float) else value
 
 

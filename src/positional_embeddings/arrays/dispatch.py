@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache, wraps
+from functools import wraps
 from importlib import import_module
 from typing import ParamSpec, TypeVar
 
@@ -14,7 +14,14 @@ from positional_embeddings.arrays.backends import cupy, dask, jax, mlx, ndonnx, 
 from positional_embeddings.arrays.caching import cached_constant
 from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import (
+    Array,
+    Device,
+    Dtype,
+    Namespace,
+    cached_lookup,
+    np,
+)
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -86,7 +93,7 @@ def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Ba
     return _backend(_backend_class_of_namespace(standard), standard, device, None)
 
 
-@lru_cache(maxsize=256)
+@cached_lookup
 def _numpy_backend(dtype: Dtype) -> Backend:
     return _backend(numpy.NumPyBackend, np, "cpu", dtype)
 
@@ -149,17 +156,21 @@ def _import_wrapper(library: str) -> None:
         import_module(f"array_api_compat.{'dask.array' if library == 'dask' else library}")
 
 
-@lru_cache
+@cached_lookup
 def standard_namespace(xp: Namespace) -> Namespace:
     """Return `xp`, or a wrapper of it that conforms to the standard."""
     return _backend_class_of_namespace(xp).namespace(xp)
 
 
-@lru_cache(maxsize=256)
 def _backend_class_of_type(array_type: type[object]) -> type[Backend]:
-    """Return the backend class of a type of arrays, or of a base class."""
+    return _LIBRARIES.get(_known_library(array_type), Backend)
+
+
+@cached_lookup
+def _known_library(array_type: type[object]) -> str:
+    """Return the library of a type of arrays or of a base class, "" if it has no backend."""
     names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
-    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Backend)
+    return next((name for name in names if name in _LIBRARIES), "")
 
 
 def _backend_class_of_namespace(xp: Namespace) -> type[Backend]:

@@ -1,9 +1,7 @@
 """Names and kinds of the dtypes of all libraries."""
 
-from functools import lru_cache
-
 from positional_embeddings.arrays.errors import format_value, wrong_type
-from positional_embeddings.arrays.namespace import Dtype, Namespace
+from positional_embeddings.arrays.namespace import Dtype, Namespace, cached_lookup
 
 # Each dtype represents all integers up to this one.
 MAX_EXACT_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
@@ -12,14 +10,14 @@ HALF = "bfloat16", "float16"
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def dtype_name(dtype: Dtype) -> str:
     """Return the name of a dtype without its library, such as "float32"."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(name).rpartition(".")[2]
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
     """Return whether a dtype has a kind of the standard; NumPy gives ml_dtypes no kind."""
     try:
@@ -28,7 +26,7 @@ def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
         return False
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
     """Return whether a dtype is real floating-point; bfloat16 of ml_dtypes is."""
     is_bfloat16 = not isinstance(dtype, str) and dtype_name(dtype) == "bfloat16"
@@ -47,19 +45,19 @@ def check_real_dtype(
         raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype))
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def largest_integer(dtype: Dtype, xp: Namespace) -> int:
     """Return the largest value of an integer dtype."""
     return int(xp.iinfo(dtype).max)
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def is_complex(dtype: Dtype) -> bool:
     """Return whether a dtype is complex floating-point."""
     return dtype_name(dtype) in ("complex64", "complex128")
 
 
-@lru_cache(maxsize=256, typed=True)
+@cached_lookup
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
     """Return the real dtype to compute in, in native byte order: float32 for half and complex64."""
     name = dtype_name(dtype)

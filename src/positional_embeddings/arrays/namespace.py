@@ -1,9 +1,11 @@
 """Types for annotations, NumPy as the default namespace, and small helpers."""
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
 from numbers import Real
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import numpy  # noqa: ICN001 - `np` is typed as a `Namespace`
 
@@ -34,15 +36,43 @@ class AnyArray(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=AnyArray)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 # NumPy itself conforms to the standard; its wrapper in array_api_compat takes 0.1 s to import.
 np: Namespace = numpy
+
+
+# Results of each `cached_lookup`.
+_MAX_RESULTS = 256
 
 
 def is_compiling() -> bool:
     """Return whether PyTorch is compiling the calling code."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def cached_lookup(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Cache the results of a function of dtypes, types, namespaces and integers.
+
+    A compiler of PyTorch warns about `lru_cache`; for it, these results are constants.
+    """
+    results: dict[tuple[object, ...], Result] = {}
+
+    @wraps(function)
+    def call(*values: Parameters.args, **_: Parameters.kwargs) -> Result:
+        key = type(values[0]), values  # dtypes of other libraries may have equal hashes
+        result = results.get(key)
+        if result is None:
+            if len(results) >= _MAX_RESULTS:
+                results.clear()
+            result = results[key] = function(*values)  # type: ignore[call-arg]
+        return result
+
+    # As torch.compiler.assume_constant_result does, without importing PyTorch.
+    call._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
+    return call
 
 
 def ignore_fp_errors() -> AbstractContextManager[object]:

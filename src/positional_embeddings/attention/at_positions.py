@@ -1,12 +1,15 @@
 """Masks and biases at explicit positions of queries and keys."""
 
+from dataclasses import dataclass, field
+from inspect import Signature
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.weights import ArrayDataclass, array_field
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.errors import format_value, plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.attention.slots import Slots
+from positional_embeddings.attention.slots import NEW_HINT, Slots, Write
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import NO_MASK, ring_window_mask
 from positional_embeddings.masks.index_ranges import IndexRanges, position_array
@@ -209,6 +212,100 @@ def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
             slots = f"capacity={num_sink_tokens + window}, num_sink_tokens={num_sink_tokens}"
             hint = f" Make the cache with {slots}, window={window}, or with more slots."
             raise wrong_value("mask", requirement, mask, hint)
+
+
+class MadeByCache(ArrayDataclass):
+    """Base of what `empty` and `step` make."""
+
+    __signature__ = Signature()
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        name = type(self).__name__
+        made = "KVCache.empty(...)" if name == "KVCache" else "cache.step(tokens)"
+        message = f"A {name} is made by {made}."
+        raise TypeError(message)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class StepPositions(MadeByCache):
+    """Positions of the queries and keys of a step of a cache, in layers with one window.
+
+    ``KVStep.of`` returns it, for ``positions=`` of an attention.
+
+    Attributes
+    ----------
+    positions : array of int, shape (seq, batch) or (batch, seq)
+        Position of each new token. The batch is 1 if it is the same for all sequences.
+    key_positions : array of int, shape (keys, batch) or (batch, keys)
+        Position of each key that ``KVStep.update`` returns; -1 where a slot is empty.
+
+    Examples
+    --------
+    >>> from positional_embeddings import KVCache
+    >>> cache = KVCache.empty(1, 1, 8, num_kv_heads=2, head_size=4, feature_axis=-1, seq_axis=-2)
+    >>> cache, step = cache.step(3)
+    >>> step.of(0).positions[0].tolist()
+    [0, 1, 2]
+    >>> step.of(0).key_positions[0].tolist()
+    [0, 1, 2]
+    """
+
+    _batch: int
+    _feature_axis: int
+    _seq_axis: int
+    # Whether the batch is before the sequence in arrays of four axes.
+    _is_batch_first: bool
+    _slots: Slots
+    # Whether queries get the keys before the step, joined by the new ones: of a chunk in a ring.
+    _is_joined: bool
+    # What to write to buffers. If they cannot be written to, or a trace does not know: slots of
+    # the new tokens in a library with `put`, else where slots get their keys from.
+    _writes: tuple[Write, ...] | None
+    positions: Array = array_field()
+    key_positions: Array = array_field()
+    _source: Array = array_field()
+    # What the host knows of the positions.
+    _on_host: ConcretePositions | None = field(default=None, init=False, compare=False)
+    # The plans of calls, by the form of their arrays.
+    _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
+
+    def __repr__(self) -> str:
+        positions, keys = format_value(self.positions), format_value(self.key_positions)
+        return f"StepPositions(positions=<{positions}>, key_positions=<{keys}>)"
+
+    @property
+    def max_capacity(self) -> int | None:
+        """Number of slots, if a trace may have more tokens than a cache that is no ring holds."""
+        is_static = self._slots.is_ring or isinstance(self._source, np.ndarray)
+        return None if is_static else self._slots.capacity
+
+    def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
+        """Return the axes of an attention counted from 0, which the cache has."""
+        cache_axes = self._feature_axis, self._seq_axis
+        feature = cache_axes[0] if feature_axis is None else feature_axis
+        seq = cache_axes[1] if seq_axis is None else seq_axis
+        indices = axes.feature_and_seq_axis(feature, seq, q, "q")
+        options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
+        for (name, axis), index, axis_of_cache in zip(options, indices, cache_axes, strict=True):
+            if axis is not None and index != axis_of_cache % q.ndim:
+                requirement = f"be left out, or {axis_of_cache} as in the cache of `positions`"
+                raise wrong_value(name, requirement, axis, " Make the cache with these axes.")
+        return indices
+
+    def _positions_for(self, q: Array, k: Array, seq: int, backend: Backend) -> ExplicitPositions:
+        """Return the positions of queries and keys in an attention."""
+        queries, keys = self.positions, self.key_positions
+        if self._is_batch_first:
+            queries, keys = queries.T, keys.T
+        for name, array, rows in (("q", q, queries), ("k", k, keys)):
+            if checks.lengths_differ(array.shape[seq], rows.shape[0]):
+                tokens = plural(rows.shape[0], "token")
+                requirement = f"have {tokens} on axis {seq}, as the step in `positions`"
+                hint = NEW_HINT if name == "q" else " Pass the keys that `update` returns."
+                raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
+        # PyTorch would compile for each length anew.
+        on_host = None if backend.is_compiling else self._on_host
+        return ExplicitPositions(queries, keys, on_host, self._slots)
 
 
 def positions_of(

@@ -19,8 +19,9 @@ from positional_embeddings.attention.algorithms.listed_keys import (
     attend_listed_keys,
     listed_key_weights,
 )
+from positional_embeddings.attention.at_positions import StepPositions
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
+from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep, positions_in_step
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -48,7 +49,7 @@ def scaled_dot_product_attention(
     softcap: float | None = None,
     sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: AnyArray | KVStep | None = None,
+    positions: AnyArray | KVStep | StepPositions | None = None,
     key_positions: AnyArray | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
@@ -253,7 +254,7 @@ def scaled_dot_product_attention(
         return_lse=return_lse,
         feature_axis=feature_axis,
         seq_axis=seq_axis,
-        positions=positions,
+        positions=positions_in_step(positions, key_positions),
         sinks=sinks,
     )
     spec, algorithm = prepare(q, k, v, arguments)
@@ -294,7 +295,7 @@ def attention_weights(
     softcap: float | None = None,
     sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: AnyArray | KVStep | None = None,
+    positions: AnyArray | KVStep | StepPositions | None = None,
     key_positions: AnyArray | None = None,
     enable_gqa: bool = False,
     listed: bool = False,
@@ -383,7 +384,7 @@ def attention_weights(
         enable_gqa=enable_gqa,
         feature_axis=feature_axis,
         seq_axis=seq_axis,
-        positions=positions,
+        positions=positions_in_step(positions, key_positions),
         sinks=sinks,
     )
     spec = prepare_scores(q, k, None, arguments)
@@ -410,14 +411,14 @@ def prepare(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> Prep
     """
     if v is None:  # `prepare_scores` would return the scores of weights
         get_backend(v=v)
-    if isinstance(arguments.positions, KVStep):
+    if isinstance(arguments.positions, StepPositions):
         return _prepare_in_step(q, k, v, arguments, arguments.positions)
     spec = prepare_scores(q, k, v, arguments)
     return spec, choose_algorithm(spec, q, k, v)
 
 
 def _prepare_in_step(
-    q: Array, k: Array, v: Array, arguments: AttentionArguments, step: KVStep
+    q: Array, k: Array, v: Array, arguments: AttentionArguments, step: StepPositions
 ) -> PreparedCall:
     """Return the result of `prepare`, cached in a step for equal calls."""
     plans, plan_key = step._plans, _plan_key(q, k, v, arguments)

@@ -8,8 +8,12 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.attention.at_positions import ExplicitPositions, positions_of
-from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep
+from positional_embeddings.attention.at_positions import (
+    ExplicitPositions,
+    StepPositions,
+    positions_of,
+)
+from positional_embeddings.attention.cache import POSITIONS_LABEL
 from positional_embeddings.attention.layout import QKVLayout
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
@@ -41,7 +45,7 @@ class AttentionArguments(NamedTuple):
     return_lse: bool = False
     feature_axis: int | None = None
     seq_axis: int | None = None
-    positions: KVStep | Array = None
+    positions: StepPositions | Array = None
     sinks: Array = None
 
     def arrays(self) -> dict[str, Array]:
@@ -54,7 +58,7 @@ class AttentionArguments(NamedTuple):
             if isinstance(value, Mask | Bias):
                 for field, array in value._arrays().items():
                     arrays[f"{name}.{field}"] = array
-            elif isinstance(value, KVStep):
+            elif isinstance(value, StepPositions):
                 arrays[POSITIONS_LABEL] = value.positions
             elif not (callable(value) and name in ("mask", "bias")):
                 arrays[name] = value
@@ -84,7 +88,7 @@ class AttentionArguments(NamedTuple):
 
     def feature_and_seq_axis(self, q: Array) -> tuple[int, int]:
         """Check and return the axes of features and sequence, counted from 0."""
-        if isinstance(self.positions, KVStep):
+        if isinstance(self.positions, StepPositions):
             return self.positions._axes_of(q, self.feature_axis, self.seq_axis)
         return axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, q, "q")
 
@@ -95,10 +99,7 @@ class AttentionArguments(NamedTuple):
         positions, key_positions = self.positions, self.key_positions
         if positions is None and key_positions is None:
             return None
-        if isinstance(key_positions, KVStep):
-            hint = " Pass positions=step."
-            raise wrong_type("key_positions", "be an array", format_value(key_positions), hint)
-        if not isinstance(positions, KVStep):
+        if not isinstance(positions, StepPositions):
             q_axes = layout.feature, layout.seq
             return positions_of(q, k, positions, key_positions, q_axes, backend)
         if key_positions is not None:
@@ -146,7 +147,7 @@ class AttentionArguments(NamedTuple):
     def sequences(self) -> int | None:
         """Return the number of sequences of a step, None without a step."""
         step = self.positions
-        return step._cache.lengths.shape[0] if isinstance(step, KVStep) else None
+        return step._batch if isinstance(step, StepPositions) else None
 
     def _check_lists(self) -> None:
         """Check that a `ListMask` is not combined with masks or biases of positions.

@@ -116,6 +116,12 @@ class NewTokens(NamedTuple):
         is_chunk = self.slots.is_ring and self.positions.shape[1] > 1
         return is_chunk and (self.max_length is None or self.max_length > self.slots.capacity)
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the tokens of all sequences are in the slots of their positions, in buffers."""
+        is_alike = self.mask is None and self.positions.shape[0] == 1
+        return is_alike and not self.slots.is_ring and self.backend.is_mutable
+
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
@@ -142,6 +148,9 @@ class NewTokens(NamedTuple):
 
     def writes(self) -> Iterator[Write]:
         """Yield what to write to buffers; the host has to know all numbers."""
+        if self.is_uniform:
+            yield Write(0, int(self.positions[0, 0]), 0, self.positions.shape[1])
+            return
         lengths = zip(self.before[:, 0].tolist(), self.after[:, 0].tolist(), strict=True)
         for row, (first, stop) in enumerate(lengths):
             for token, count in self._runs(row):

@@ -24,7 +24,7 @@ def query_key_products(
     if scale is not None:
         query = backend.astype(query, backend.dtype) * scale
     if key.dtype == backend.dtype:
-        return backend.grouped_matmul(query, backend.transpose(key))
+        return backend.scalar_products(query, key)
     results = [
         query_key_products(query, backend.astype(key[..., part, :], backend.dtype), backend)
         for part in _parts_to_convert(key, backend)

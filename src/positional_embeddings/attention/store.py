@@ -1,31 +1,11 @@
-"""New keys and values in the buffers of a cache: what is written, and what buffers hold."""
+"""New keys and values in the buffers of a cache."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary, ref
 
 from positional_embeddings.arguments import axes
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.attention.slots import Slots
-
-# The ways on, in errors, where a buffer has been stored in by this step, by a later one, not by the
-# one before, or by another cache.
-_OTHER_BUFFER = "be another one for keys, for values and for each layer"
-_TWICE_HINT = " Each token, or chunk of tokens, has a step of its own."
-_AHEAD_HINT = (
-    " The cache that `step` returned was not kept, an earlier step was used again, or the buffer is"
-    " used for another sequence: write cache, step = cache.step(tokens), or start over with"
-    " KVCache.empty. To go back on purpose, rewind the cache, by 0 to go on from an earlier one."
-)
-_BEHIND_HINT = " Call `step` once for all layers, and store its tokens in each of their buffers."
-_TOKENS_HINT = (
-    " It has tokens of another cache, or rows that were not taken along, or its ring overwrote"
-    " some. Go on from the cache whose step stored in it last; or copy a cache and its buffers, as"
-    " new arrays, before they go on. A ring goes back by its slots beyond the window (`drafts`)."
-)
+from positional_embeddings.arrays.namespace import Array, np
 
 # Of a part of a buffer.
 Index: TypeAlias = tuple[slice, ...]
@@ -116,138 +96,29 @@ class WritePlan(NamedTuple):
     writes: list[tuple[Index, Index]] | None
     read: Index  # of the keys so far, or of all slots that are made anew
 
+    def store(self, buffer: Array, new: Array, step: Any) -> tuple[Array, Array]:
+        """Store new tokens, and return the buffer and the array that queries get.
 
-class Branch:
-    """Tokens that a cache, and the caches that its steps return, store one after the other.
-
-    A cache that is rewound, taken or copied goes on in a branch of its own.
-    """
-
-    def __deepcopy__(self, memo: object) -> "Branch":
-        return self
-
-    def __reduce__(self) -> Any:
-        return Branch, ()  # no buffer is known to hold what comes from a pickle
-
-
-COPY = Branch()
-
-
-class BufferState(NamedTuple):
-    """What a buffer holds: the first tokens of a branch, and what others share with it."""
-
-    branch: Branch
-    lengths: HostArray  # numbers of tokens
-    oldest: HostArray  # position of the oldest one in the ring
-    shared: Mapping[Branch, HostArray] = {}  # numbers of tokens of other branches
-
-    def record_in(self, buffer: Array, backend: Backend) -> None:
-        """Record that a buffer holds it."""
-        record = _record_of(buffer, backend) or [None]
-        record[0] = self
-
-
-class Transition(NamedTuple):
-    """What a step needs in a buffer, and what it stores there."""
-
-    needed: BufferState
-    slots: Slots
-    branch: Branch  # of the new tokens; `COPY` for a copy of the buffer, which may lack some
-    lengths: HostArray  # numbers of tokens with the new ones
-
-    @classmethod
-    def of(cls, needed: Branch, lengths: Array, oldest: Array, *arguments: Any) -> "Transition":
-        """Return what a step does after some tokens of a branch."""
-        return cls(BufferState(needed, np.asarray(lengths), np.asarray(oldest)), *arguments)
-
-    def apply(self, held: BufferState, *, is_copied: bool) -> BufferState:
-        """Check that a buffer holds what is needed, and return its state after the step.
-
-        There are three cases. A step of the branch that stored last needs as many tokens as the
-        buffer holds. A step of a new branch, after `rewind`, `take` or a copy, needs tokens that
-        the branches before it have in common with the buffer, none of which a ring overwrote. A
-        step of a branch that another one followed is refused. A step that stores in a copy of the
-        buffer may overwrite there what it does not need.
+        `step` are the `StepPositions` of the tokens.
         """
-        branch, needed, before = self.branch, self.needed.branch, self.needed.lengths
-        length, oldest, shared = held.lengths, held.oldest, held.shared
-        goes_on = held.branch is branch and not is_copied
-        if goes_on and length is self.lengths:
-            actual = "one that this step has stored in already"
-            raise wrong_value("buffer", _OTHER_BUFFER, actual, _TWICE_HINT)
-        if goes_on:
-            is_held = length is before or np.array_equal(length, before)
-            hint = _AHEAD_HINT if not is_held and np.any(length > before) else _BEHIND_HINT
-        else:
-            counts = {**shared, held.branch: length}
-            hint = _TOKENS_HINT if length.any() else _BEHIND_HINT
-            if len(length) != len(before):  # of other sequences
-                counts, oldest = dict.fromkeys(counts, 0 * before), 0 * before
-            oldest = np.maximum(oldest, self.needed.oldest)
-            count, was_used = counts.get(needed), needed is branch or branch in counts
-            if was_used and not is_copied:  # another cache has stored since
-                is_held = False
-            elif count is None:
-                is_held = is_copied or not before.any() or not (branch is not COPY or length.any())
-            else:  # a copy may be rewound
-                first_needed = self.needed.oldest if branch is COPY else None
-                lost = self.slots.overwritten(oldest, before, first_needed)
-                may_lack = branch is COPY and held.branch is needed
-                is_held = not lost and (may_lack or bool(np.all(before <= count)))
-            oldest = np.minimum(oldest, before)
-            shared = WeakKeyDictionary({at: np.minimum(n, before) for at, n in counts.items()})
-        if not is_held:
-            actual = f"one of {length.tolist()} tokens for a step after {before.tolist()}"
-            raise wrong_value("buffer", "hold the tokens before the step", actual, hint)
-        if self.slots.is_ring:
-            oldest = np.maximum(oldest, self.lengths - self.slots.ring)
-        return BufferState(branch, self.lengths, oldest, shared)
+        backend, is_joined, joined = self.axes.backend, step._is_joined, None
+        has_put = self.writes is None and backend.supports_put
+        if is_joined or (self.writes is None and not has_put):
+            joined = backend.xp.concat([buffer[self.read], new], axis=self.axes.seq)
+        if self.writes is not None:
+            for slots, tokens in self.writes:
+                buffer[slots] = new[tokens]
+            return buffer, buffer[self.read] if joined is None else joined
+        if has_put:
+            stored = self.axes.put(buffer, new, step._source, step.max_capacity)
+            return stored, stored if joined is None else joined
+        stored = self.axes.take(joined, step._source, may_lack=step.max_capacity is not None)
+        if backend.is_mutable:
+            buffer[self.read] = stored
+            stored = buffer
+        return stored, joined if is_joined else stored
 
-
-def verify(
-    buffer: Array, change: Transition | None, backend: Backend, last: Any
-) -> BufferState | None:
-    """Check that a buffer holds the tokens that a step needs, and return its contents after it.
-
-    The contents are recorded, unless the step writes to a copy, or nothing. They are None where
-    they cannot be known. `last` keeps the last ones: most buffers of a step hold the same.
-    """
-    if change is None or backend.is_compiling:
-        return None
-    owner, known_record = _records.get(id(buffer), _NO_RECORD)
-    record = known_record if owner() is buffer else _record_of(buffer, backend)
-    if record is None:
-        return None
-    before = record[0] or change.needed
-    if last.get("before") is not before:
-        after = change.apply(before, is_copied=not backend.is_mutable)
-        last |= {"before": before, "after": after}
-    is_stored = backend.is_mutable and change.lengths is not change.needed.lengths
-    record[0] = last["after"] if is_stored else before
-    return last["after"]  # type: ignore[no-any-return]
-
-
-# A list of what a buffer holds, None if that is not known.
-Record: TypeAlias = list[BufferState | None]
-
-# The record of a buffer by the `id` of an array, and by where it begins in memory; with a weak
-# reference to what has to be alive.
-_records: dict[object, tuple[Callable[[], Any], Record]] = {}
-_NO_RECORD: tuple[Callable[[], Any], Record] = (lambda: None), [None]
-
-
-def _record_of(buffer: Array, backend: Backend) -> Record | None:
-    """Return the record of a buffer, None if there can be none."""
-    address = backend.address(buffer) if backend.is_mutable else None
-    if not (address or (backend.is_concrete(buffer) and not backend.is_mutable)):
-        return None
-    owner, record = _records.get((address,), _NO_RECORD)
-    record = [None] if owner() is None else record
-    _register(id(buffer), buffer, record)
-    if address:
-        _register((address,), backend.owner(buffer), record)
-    return record
-
-
-def _register(key: object, owner: object, record: Record) -> None:
-    _records[key] = ref(owner, lambda _: _records.pop(key, None)), record
+    def seen(self, buffer: Array, new: Array, *, is_joined: bool) -> Array:
+        """Return an array like the one that queries will get, before `new` is stored."""
+        part = buffer[self.read]
+        return self.axes.backend.xp.concat([part, new], axis=self.axes.seq) if is_joined else part

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
 from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.caching import constant_array
+from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import backend_for
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
@@ -173,7 +172,7 @@ class ALiBiBias(bias.Bias):
         return (relative if self.causal else -backend.xp.abs(relative))[..., None] * slopes
 
 
-@lru_cache(maxsize=64)
+@cached_constant
 def _slopes(num_heads: int) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]

@@ -1,7 +1,6 @@
 """The relative position buckets and the bias of T5."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import lru_cache
 from math import exp, log, prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,7 +8,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_slices
-from positional_embeddings.arrays.caching import constant_array
+from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
@@ -135,7 +134,7 @@ class _Limits(NamedTuple):
     per_direction: int  # number of buckets of a direction
 
 
-@lru_cache(maxsize=64)
+@cached_constant
 def bucket_limits(
     num_buckets: int,
     max_distance: int,

@@ -330,35 +330,52 @@ def _harmonics(
     # The cosine of order 0 is 1, or NaN for a longitude of NaN.
     negative_orders = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
     sinusoids = xp.concat([negative_orders, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
-    for n, legendre in enumerate(_legendre_functions(latitude, series, backend)):
-        functions = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
-        yield functions * sinusoids[degree - n : degree + n + 1, ...]
-
-
-def _legendre_functions(latitude: Array, series: _Series, backend: Backend) -> Iterator[Array]:
-    """Yield the normalised associated Legendre functions of each degree, by order from 0.
-
-    The next degree is a component of the product of the harmonics with the point, a unit vector. No
-    step amplifies errors or divides by a small number.
-    """
-    xp, steps = backend.xp, series.steps
     cos, sin = _cos_sin_of_multiples(latitude, 1, series.unit, backend)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     zeros = 0 * cosine
-    values = zeros + steps[0] / sqrt(4 * pi)
-    yield values
-    for n in range(1, series.degree + 1):
-        weights = xp.asarray(
-            _weights(n, steps[n]), dtype=backend.widest_float_dtype, device=backend.device
-        )
+    values = zeros + series.steps[0] / sqrt(4 * pi)
+
+    def harmonics(values: Array, n: int) -> Array:
+        """Return the harmonics of orders -n to n from the Legendre functions of orders 0 to n."""
+        functions = xp.concat([xp.flip(values[1:, ...], axis=0), values], axis=0)
+        return functions * sinusoids[degree - n : degree + n + 1, ...]
+
+    def next_degree(padded: Array, weights: Array) -> Array:
+        """Return the Legendre functions of the next degree, without the padding.
+
+        They are a component of the product of the harmonics with the point, a unit vector. No step
+        amplifies errors or divides by a small number.
+        """
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
-        # Order -1 is order 1 with the opposite sign.
+        along = cosine * (same * padded[1:-1, ...])
+        across = lower * padded[:-2, ...] - higher * padded[2:, ...]
+        return along + sine * across
+
+    yield harmonics(values, 0)
+    # Order -1 is order 1 with the opposite sign.
+    loops = backend.loops()
+    if loops is not None and degree:
+
+        def step(values: Array, weights: Array) -> tuple[Array, Array]:
+            padded = xp.concat([-values[1:2, ...], values, zeros], axis=0)
+            values = next_degree(padded, weights)
+            return values, harmonics(values, degree)
+
+        # All orders of all degrees: the weights of orders above the degree are 0.
+        table = np.zeros((degree, 3, degree + 1))
+        for n in range(1, degree + 1):
+            table[n - 1, :, : n + 1] = _weights(n, series.steps[n])
+        weights = xp.asarray(table, dtype=backend.widest_float_dtype, device=backend.device)
+        _, scanned = loops.scan(step, xp.concat([values, *[zeros] * degree], axis=0), weights)
+        yield from (scanned[n - 1, degree - n : degree + n + 1, ...] for n in range(1, degree + 1))
+        return
+    for n in range(1, degree + 1):
         before = -values[1:2, ...] if n > 1 else zeros
         padded = xp.concat([before, values, zeros, zeros], axis=0)
-        along = cosine * (same * padded[1 : n + 2, ...])
-        across = lower * padded[: n + 1, ...] - higher * padded[2 : n + 3, ...]
-        values = along + sine * across
-        yield values
+        weights = _weights(n, series.steps[n])
+        weights = xp.asarray(weights, dtype=backend.widest_float_dtype, device=backend.device)
+        values = next_degree(padded, weights)
+        yield harmonics(values, n)
 
 
 @cached_constant

@@ -3,15 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.caching import get_or_compute, remember, signature_of
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none
-from positional_embeddings.attention.attention import attend, prepare
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none, np
+from positional_embeddings.attention.attention import (
+    PreparedCall,
+    attend,
+    prepare,
+    prepare_cached,
+)
 from positional_embeddings.attention.attention_arguments import AttentionArguments
+from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.attention.store import WritePlan
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import CausalMask, ChunkedMask, SlidingWindowMask
@@ -22,7 +30,11 @@ from positional_embeddings.models.layers import Layer
 from positional_embeddings.models.model_types import LayerAttention
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.rotary.rotate import rotate as rotate_by_tables
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
+
+# From queries and keys to both as they are stored.
+Rotate: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
 _UNKNOWN = (
     "its type was not compared; pass `config | {'model_type': ...}` with the type of a model of "
@@ -215,6 +227,50 @@ class AttentionLayer(checks.CheckedDataclass):
                 actual = f"shape {tuple(array.shape)}"
                 raise wrong_value(name, f"have {count} {unit} on axis {axis}", actual)
 
+    def _attend_in_step(
+        self, step: KVStep, number: int, q: Array, k: Array, v: Array, sinks: Array
+    ) -> Any:
+        """Rotate queries and keys, store keys and values in a step of a cache, and attend."""
+        self._check_sinks(sinks)
+        key: Any = signature_of(q, k, v, sinks)
+        key = key and (id(self), *key)
+        plan = (step._plans or {}).get(key) or self._plan_in_step(step, number, q, k, v)
+        q, k = plan.rotate(q, k)
+        attention = plan.attention
+        if attention is None:  # before anything is stored
+            keys, values = step._seen(number, k, v, plan.writes)
+            arguments = self._arguments(step.of(number), sinks)
+            make = prepare if key is None else prepare_cached
+            attention = make(q, keys, values, arguments)
+            remember(step._plans, key, plan._replace(attention=attention))
+        keys, values = step._store(number, k, v, plan.writes)
+        spec, algorithm = attention
+        return attend(spec.with_sinks(sinks), algorithm, q, keys, values)
+
+    def _plan_in_step(self, step: KVStep, number: int, q: Array, k: Array, v: Array) -> "_StepPlan":
+        """Check new tokens, and return what rotates and stores them."""
+        arrays = {
+            "q": (q, self.num_heads, self.head_size),
+            "k": (k, self.num_kv_heads, self.head_size),
+            "v": (v, self.num_kv_heads, self.value_size),
+        }
+        writes = step._checked_plan(number, arrays)
+        return _StepPlan(self._rotation_in_step(step, q, k, writes.axes.backend), writes)
+
+    def _rotation_in_step(self, step: KVStep, q: Array, k: Array, backend: Backend) -> Rotate:
+        """Return the function that rotates arrays like queries and keys of a step."""
+        rope, positions = self.rope, step.positions
+        if rope is None:
+            return lambda q, k: (q, k)
+        if backend.has_host_arrays and positions.size == 1 and rope.head_size == self.head_size:
+            position = positions.item()
+            if 0 <= position < rope.seq_len:  # its tables are at hand
+                return _token_rotation(rope, position, q, k)
+        make = partial(rope.tables, positions, dtype=q.dtype)
+        tables = get_or_compute(step._plans, id(rope), make)
+        rotated = partial(self._rotated, rotate=tables, backend=backend)
+        return lambda q, k: (rotated(q), rotated(k))
+
     def _rotated(self, x: Array, rotate: Callable[[Array], Array], backend: Backend) -> Array:
         """Return an array with its last features, as many as `rope` has, rotated."""
         size = self.head_size if self.rope is None else self.rope.head_size
@@ -239,6 +295,31 @@ class AttentionLayer(checks.CheckedDataclass):
         options: dict[str, Any] = {"feature_axis": self.feature_axis, "seq_axis": self.seq_axis}
         options |= {"enable_gqa": is_grouped, "positions": positions, "sinks": sinks}
         return AttentionArguments(self.mask, self.bias, self.scale, self.softcap, **options)
+
+
+class _StepPlan(NamedTuple):
+    """What a step of a cache does with the tokens of layers that are alike."""
+
+    rotate: Rotate
+    writes: WritePlan
+    attention: PreparedCall | None = None  # known after the first layer has stored
+
+
+def _token_rotation(rope: RoPE, at: int, q: Array, k: Array) -> Rotate:
+    """Return what rotates queries and keys like these of one token, which is at a position.
+
+    Both are rotated together: for one token each call of NumPy takes as long as its numbers.
+    """
+    axis: Any = axes.head_axis(4, *axes.axes_in_4d(rope))
+    plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, at)
+    before, count = (slice(None),) * axis, q.shape[axis]
+    queries, keys = (*before, slice(count)), (*before, slice(count, None))
+
+    def rotate_both(q: Array, k: Array) -> tuple[Array, Array]:
+        both = rotate_by_tables(np.concat([q, k], axis=axis), cos, sin, plan)
+        return both[queries], both[keys]
+
+    return rotate_both
 
 
 def attention_layers(

@@ -296,7 +296,7 @@ def plot_attention(
     numbers = {name: checks.non_negative_integer(name, number) for name, number in named.items()}
 
     shape = tuple(getattr(table, "shape", ()))
-    if key_axis is None and len(shape) == 3 and shape[0] != shape[1] == shape[2]:
+    if key_axis is None and len(shape) == 3 and _may_be_heads_first(table, shape, table_kind):
         hint = " Pass key_axis=-1 for (heads, query, key), or key_axis=1 for (query, key, heads)."
         raise wrong_value("key_axis", "be given for an ambiguous shape", shape, hint)
 
@@ -332,6 +332,15 @@ def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
         raise wrong_type("table", requirement, format_value(table))
     is_mask = is_dtype(table.dtype, "bool", get_backend(table=table).xp)
     return "mask" if is_mask else number_kind
+
+
+def _may_be_heads_first(table: Any, shape: tuple[int, ...], table_kind: str) -> bool:
+    """Return whether the last axis may be the keys, by the lengths or by the sums of weights."""
+    if 0 in shape or table_kind != "weights":
+        return shape[0] != shape[1] == shape[2]
+    sums = (axes.on_host("table", table[0, ...]).sum(axis=i, dtype=np.float64) for i in (0, 1))
+    first, last = (bool(np.all(np.minimum(abs(s), abs(s - 1)) <= _ROUNDING)) for s in sums)
+    return shape[0] != shape[1] == shape[2] or (last and not first)
 
 
 def _checked_weights(weights: HostArray) -> Array:

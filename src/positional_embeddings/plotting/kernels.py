@@ -1,4 +1,4 @@
-"""Plots of the kernel of Fourier features."""
+"""Plots of the kernels of Fourier features and of AttentionRegressor."""
 
 from typing import TYPE_CHECKING
 
@@ -11,29 +11,36 @@ from positional_embeddings.plotting import axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from positional_embeddings.sklearn.kernels import Kernel
+
 # Differences of a line, and of each axis of a map; odd numbers, to include the difference 0.
 _LINE_POINTS, _SIDE_POINTS = 2001, 301
 
 
 def plot_kernel(
-    features: FourierFeatures,
+    features: "FourierFeatures | Kernel",
     reach: float,
     /,
     *,
     label: str = "difference",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Plot the kernel of Fourier features against the difference of two points.
+    """Plot a kernel against the difference of two points.
 
-    It is the cosine similarity of their encodings: 1 at the difference 0.
+    The kernel of Fourier features is the cosine similarity of two encodings, and a kernel of
+    `AttentionRegressor` the weight of a sample: 1 at the difference 0.
 
     Parameters
     ----------
-    features : FourierFeatures
-        Features of one coordinate, for a line, or of two, for a map.
+    features : FourierFeatures or Kernel
+        Features of one coordinate, for a line, or of two, for a map. A kernel of
+        ``positional_embeddings.sklearn`` with widths, such as ``regressor.kernel_``, for a line for
+        each column and each term of a sum.
     reach : float
-        Largest difference of a coordinate, positive. It is drawn in 1,000 steps, and in 150 on a
-        map: waves with more than half of this number of cycles look slower than they are.
+        Largest difference of a coordinate, positive: in days for kernels of times, from
+        1970-01-01, and in degrees of a great circle for a `SphereKernel`. It is drawn in 1,000
+        steps, and in 150 on a map: waves with more than half of this number of cycles look slower
+        than they are.
     label : str, default "difference"
         Label of the axes, with a unit, such as "difference (km)".
     ax : matplotlib.axes.Axes, optional
@@ -42,16 +49,18 @@ def plot_kernel(
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with a line, or an image and a colour bar.
+        `ax`, with lines, or an image and a colour bar.
 
     Raises
     ------
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If `features` are no `FourierFeatures`, or another argument is of the wrong kind.
+        If `features` are neither `FourierFeatures` nor a kernel, or another argument is of the
+        wrong kind.
     ValueError
-        If there are more than two coordinates, or `reach` is not positive.
+        If there are more than two coordinates, `reach` is not positive, or a kernel has the width
+        "loo".
 
     Examples
     --------
@@ -63,9 +72,23 @@ def plot_kernel(
     >>> ax.get_xlabel(), ax.images[-1].colorbar.ax.get_ylabel()
     ('difference (m), x', 'kernel')
     """
-    if not isinstance(features, FourierFeatures):
-        raise wrong_type("features", "be FourierFeatures", type_name(features))
+    is_kernel = hasattr(features, "_curves")  # scikit-learn is not imported
+    if not (is_kernel or isinstance(features, FourierFeatures)):
+        requirement = (
+            "be FourierFeatures or a kernel, such as AttentionRegressor().fit(X, y).kernel_"
+        )
+        raise wrong_type("features", requirement, type_name(features))
     reach = checks.positive_number("reach", reach)
+    if is_kernel:
+        differences = np.linspace(-reach, reach, _LINE_POINTS)
+        curves = features._curves(differences)  # type: ignore[union-attr]
+        ax = axes.axes_to_draw_on(ax)
+        for name, weight in curves:
+            ax.plot(differences, weight, label=name)
+        if len(curves) > 1:
+            ax.legend(fontsize="small")
+        ax.set(xlabel=label, ylabel="weight", xlim=(-reach, reach))
+        return ax
     coordinates = features.frequencies.size // len(features.frequencies)
     if coordinates > 2:
         raise wrong_value("features", "have one coordinate or two", f"{coordinates} coordinates")

@@ -91,7 +91,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Warns
     -----
     UserWarning
-        In `fit`, if the dates do not resolve more than three harmonics that you pass. In
+        In `fit`, if a column does not resolve more than three harmonics that you pass. In
         `transform`, if values are outside of the range in `fit` by more than a tenth of it, where
         octaves repeat.
 
@@ -120,7 +120,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Named cycles are 24 (hour), 60 (minute, second), 7 (weekday, dayofweek), 12 (month), 52 or 53
     (week), 365 or 366 (dayofyear) and 360 (wind_dir, azimuth, bearing, heading). Values from 0 or 1
-    fit if they have no more than the cycle, and a range of a third of it or more.
+    fit if they have no more than the cycle, and a range of a third of it or more. Whole degrees
+    with both 0 and 360 do not fit: 0 is calm there.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy arrays.

@@ -46,8 +46,9 @@ def as_table(x: Any, name: str = "X") -> Table:
     if hasattr(x, "collect"):  # lazy, of polars
         raise wrong_type(name, "be a table in memory", type_name(x), f" Pass {name}.collect().")
     if hasattr(x, "dims") and hasattr(x, "to_dataframe"):  # of xarray
-        is_small = len(x.dims) <= 2 and not hasattr(x, "data_vars")
-        call = "to_pandas()" if is_small else "to_dataframe().reset_index()"
+        column = "" if hasattr(x, "data_vars") else "'value'"
+        is_small = len(x.dims) <= 2 and column
+        call = "to_pandas()" if is_small else f"to_dataframe({column}).reset_index()"
         hint = f" Pass {name}.{call}, which keeps the coordinates."
         raise wrong_type(name, "be a table or an array", type_name(x), hint)
     if isinstance(x, list | tuple):
@@ -187,7 +188,8 @@ def times_to_days(x: Any, name: str = "X") -> tuple[Table, list[Column]]:
                 hint = " Pass days_since of the column, and periods in days."
                 raise wrong_value(label, "have dates of the standard calendar", calendar, hint)
             if np.isnan(days[j]).any():
-                raise wrong_value(label, "have no missing times", "NaT")
+                row = np.flatnonzero(np.isnan(days[j]))[0]
+                raise wrong_value(label, "have no missing times", f"NaT in row {row}")
         columns.append(Column(j in days, zone, kind == "dates"))
     if not days:
         return table, []

@@ -23,7 +23,7 @@ from positional_embeddings.arrays.errors import (
 )
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns
+from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns, has_no_order
 from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 from positional_embeddings.times.calendar import MEAN_DAYS
@@ -39,9 +39,8 @@ _MAX_VALUE = 1e100
 # Clocks go back in the first hours of a day, once a year, in days.
 _NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
 
-# Steps that differ by this part are unequal. The smallest number of pairs of neighbouring rows, and
-# the smallest ratio of their squared differences to that of any two rows, without an order.
-_MAX_STEP_DIFFERENCE, _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 1e-3, 20, 0.8
+# Steps that differ by this part are unequal.
+_MAX_STEP_DIFFERENCE = 1e-3
 
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
@@ -108,14 +107,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     -----
     UserWarning
         At most one of each kind, with the names of the columns. In `fit` with `positions` "auto"
-        and no dates, if the index or a column of spans has unequal steps, and if rows have no
-        order: neighbours differ as much as other rows. In `fit`, if a period that you pass has no
-        season, and if a column with gaps looks like angles, such as directions of wind and
-        longitudes: fill their sine and cosine. If values at an explicit position differ, as for
-        several stations: their mean is used. In `transform`, if gaps are at unsampled phases of a
-        period, such as nights or weekends: straight lines fill them, with the standard deviation of
-        the worst sampled phase. In `transform`, if gaps are before or after the record by more than
-        a step and a tenth of the record: extrapolated trends are unreliable.
+        and no dates, if the index or a column of spans has unequal steps, and if rows have no order
+        in most columns with gaps: neighbours differ as much as other rows. In `fit`, if a period
+        that you pass has no season, and if a column with gaps looks like angles, such as directions
+        of wind and longitudes: fill their sine and cosine. If values at an explicit position
+        differ, as for several stations: their mean is used. In `transform`, if gaps are at
+        unsampled phases of a period, such as nights or weekends: straight lines fill them, with the
+        standard deviation of the worst sampled phase. In `transform`, if gaps are before or after
+        the record by more than a step and a tenth of the record: extrapolated trends are
+        unreliable.
 
     Raises
     ------
@@ -159,13 +159,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
     of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
-    number of other columns, n the number of windows, and :math:`\rho` the part of the variance
-    that remains. The mean of the record is a third bridge of corrected candidates. Their errors
-    are predictions from the other four of five blocks of time. All candidates share the weights.
-    Gaps of an octave of :math:`\rho` have their own weights and variance, from hidden samples with
-    the other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
-    samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
-    other column is measured, and tables of one column, do not depend on other columns.
+    number of columns in use, n that of windows, and :math:`\rho` the part of the variance that
+    remains. A column whose changes follow or precede by up to three steps is shifted. The mean of
+    the record is a third bridge of corrected candidates, and of all candidates if rows have no
+    order. Errors of corrected candidates are predictions from the other four of five blocks of
+    time. All candidates share the weights. Gaps of an octave of :math:`\rho` have their own weights
+    and variance, from hidden samples with the other columns measured as in these gaps. Columns
+    measured at less than a tenth of the hidden samples, and values more than twice as far off as in
+    all windows, are ignored. Gaps at which no other column is measured, and tables of one column,
+    do not depend on other columns.
 
     References
     ----------
@@ -235,6 +237,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
         gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
+        self._has_gaps = bool(gap_columns)  # else the fillers are not fitted
         messages = {}
         for j, samples in self._samples.items():
             if j in gap_columns:
@@ -324,7 +327,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if self.positions_ is not None:
             samples = {j: _merge(column, self._samples[j]) for j, column in samples.items()}
         is_new = {j: not np.array_equal(column, self._samples[j]) for j, column in samples.items()}
-        if not (is_series and any(is_new.values())):
+        if not (is_series and (any(is_new.values()) or not self._has_gaps)):
             samples = {j: column for j, column in samples.items() if is_new[j]}
         estimators = dict(enumerate(self.estimators_)) | self._fit_columns(samples, rows)
         fitted = {j: (estimators[j], gap, rows.positions[gap, :]) for j, gap in gaps.items()}
@@ -406,9 +409,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 message += '"auto" uses dates only: rows are filled as at equal steps. Pass '
                 warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
                 return
-        is_ordered = bool(self._periods)  # by a stated season
-        names = [self._name(j) for j in columns if _has_no_order(self._samples[j])]
-        if names and not is_ordered:
+        names = [self._name(j) for j in columns if has_no_order(*self._samples[j].T)]
+        if 2 * len(names) > len(columns) and not self._periods:  # a stated season is an order
             message = f"Rows have no order in column {names[0]!r}"
             message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
             message += ": neighbours differ as much as other rows, and do not predict gaps. Pass "
@@ -566,16 +568,6 @@ def _has_unequal_steps(values: Any) -> bool:
         return False
     steps = np.diff(np.asarray(values).astype(np.float64))
     return bool((steps > 0).all() and np.ptp(steps) > _MAX_STEP_DIFFERENCE * np.median(steps))
-
-
-def _has_no_order(samples: HostArray) -> bool:
-    """Return whether squared differences of neighbouring rows are as large as of any two."""
-    row, y = samples[:, 0], samples[:, -1]
-    y = (y - y.mean()) / (np.ptp(y) or 1.0)
-    squares = np.diff(y)[np.diff(row) == 1] ** 2
-    n = squares.size
-    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(n, 1) ** 0.5)
-    return bool(n >= _MIN_NEIGHBOURS and squares.mean() > 2 * limit * y.var() > 0)
 
 
 def _reads_dates(estimator: Any) -> bool:

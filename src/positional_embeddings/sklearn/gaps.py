@@ -1,6 +1,7 @@
 """Gaps of columns along one coordinate, filled by stacked regressions."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import product
 from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
@@ -16,12 +17,19 @@ from positional_embeddings.times.named import count_harmonics, have_common_step
 # the largest part of all samples in a split; and the number of ends of the record.
 _NUM_WINDOWS, _NUM_HIDDEN, _MAX_HIDDEN_PART, _NUM_ENDS = 64, 640, 0.2, 16
 
+# The largest part of samples that windows of all octaves hide, of which seasons are fitted once.
+_MAX_SHARED_PART = 0.05
+
+# The smallest number of pairs of neighbouring samples, and the smallest ratio of their squared
+# differences to those of any two samples, without an order.
+_MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 20, 0.8
+
 # The largest extrapolation without a warning, as a part of the record.
 _MAX_EXTRAPOLATION = 0.1
 
 # The smallest number of cycles of a period, and of steps in a period; the number of samples of a
 # mean on either side of a gap.
-_MIN_CYCLES, _MIN_STEPS, _NEIGHBOURS = 2.5, 2.5, 8
+_MIN_CYCLES, _MIN_STEPS, _NUM_MEAN = 2.5, 2.5, 8
 
 # The number of harmonics, of which irregular samples have to resolve one.
 _NUM_HARMONICS = 3
@@ -31,6 +39,10 @@ _ROUNDING = 1e-9  # relative rounding error of a length and of a residual
 # Other columns: the smallest part and number of hidden samples with a measurement, the number of
 # blocks of time, and the octave of the remaining variance without a measurement.
 _MIN_MEASURED_PART, _MIN_MEASURED, _NUM_BLOCKS, _NO_OTHERS = 0.1, 10, 5, 1
+
+# The largest lag of another column in steps, and its rounding error; the smallest gain of the
+# correlation of changes, and the same in standard errors.
+_MAX_LAG, _MAX_SHIFT_ERROR, _MIN_LAG_GAIN, _MIN_LAG_ERRORS = 3, 1e-3, 0.1, 4
 
 # The number of estimates of a ridge, the smallest part of the variance that remains, and the
 # smallest variance.
@@ -58,6 +70,7 @@ class Windows(NamedTuple):
     num_windows: int
     indices: HostArray  # (samples,)
     terms: HostArray  # (samples, powers): of a variance
+    phases: list[HostArray]  # (samples,), for each period
     errors: HostArray  # (seasons, bridges, samples)
     predictors: HostArray  # (bridges, other columns, samples): errors, NaN for missing values
 
@@ -78,27 +91,32 @@ class SeriesFiller:
         self.max_extrapolation = max(_MAX_EXTRAPOLATION * span, self._median_step)
         self._max_period = span / _MIN_CYCLES
         self.periods = [p for p in periods if not self._reason_unresolved(p)]
-        visible = np.full(n, fill_value=True)
-        cells = self._cells(self._x)
-        # For each width, the periods with a season after the previous seasons are removed.
-        self._selected: list[list[int]] = [[] for _ in WIDTHS]
-        self._residuals = self._y  # without the seasons of the best width
-        pairs = product(zip(self._selected, WIDTHS, strict=True), range(len(cells)))
-        for (selected, width), i in pairs:
-            parts, exists = fit_seasons([cells[j] for j in [*selected, i]], visible, self._y, width)
-            if exists:
-                selected.append(i)
-                residuals = self._y - parts.sum(axis=0)
-                self._residuals = min(self._residuals, residuals, key=np.var)
-        self._columns: Sequence[SeriesFiller] = ()
-        self._bridges: Sequence[Bridge] = _BRIDGES
+        self._columns: Sequence[tuple[SeriesFiller, int]] = ()  # other columns, and their lags
+        # The number of bridges of candidates without other columns.
+        self._num_bridges = 3 if has_no_order(self._x, self._y) else 2
         self._regressions: dict[tuple[int, int], Regression] = {}
         self._mixtures: dict[tuple[int, int, int], Mixture] = {}
 
-    def fit(self, queries: HostArray, columns: "Sequence[SeriesFiller]") -> None:
-        """Fit the mixtures for gaps at some positions, with other columns as predictors."""
+    @property
+    def _bridges(self) -> "Sequence[Bridge]":
+        return _BRIDGES[: 3 if self._columns else self._num_bridges]
+
+    @cached_property
+    def _seasons(self) -> tuple[list[list[int]], HostArray]:
+        """The periods with a season after the previous ones, for each width; the residuals."""
+        visible, cells = np.full(self._x.size, fill_value=True), self._cells(self._x)
+        selected: list[list[int]] = [[] for _ in WIDTHS]
+        best = self._y  # without the seasons of the best width
+        for (periods, width), i in product(zip(selected, WIDTHS, strict=True), range(len(cells))):
+            parts, exists = fit_seasons([cells[j] for j in [*periods, i]], visible, self._y, width)
+            if exists:
+                periods.append(i)
+                best = min(best, self._y - parts.sum(axis=0), key=np.var)
+        return selected, best
+
+    def fit(self, queries: HostArray, columns: "Sequence[tuple[SeriesFiller, int]]") -> None:
+        """Fit the mixtures for gaps at some positions, with other columns at lags as predictors."""
         self._columns = columns
-        self._bridges = (*_BRIDGES, _mean) if columns else _BRIDGES
         grid = np.union1d(self._x, queries[:, 0])
         visible, rows = np.isin(grid, self._x), np.searchsorted(grid, queries[:, 0])
         errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
@@ -112,12 +130,13 @@ class SeriesFiller:
         visible = np.isin(grid, self._x)
         y[visible] = self._y
         cells = self._cells(grid)
-        values = self._candidates(cells, grid, y, visible, rows)
+        seasons = self._fit_seasons(cells, y, visible)
+        values = self._candidates(seasons, grid, y, visible, rows)
         errors = self._other_errors(grid, self._other_residuals(grid), visible, rows)
         is_unsampled = np.any([np.zeros(rows.size), *(c.is_unsampled[rows] for c in cells)], axis=0)
         fitted = dict(self._regressions), dict(self._mixtures)
         for mixture, corrections, gap in self._mixed(x, errors, *fitted):
-            candidates = _candidates_of(values[:, :, gap], corrections)
+            candidates = self._corrected(values[:, :, gap], corrections)
             # No hidden window represents an unsampled phase: straight lines fill it.
             mixed = mixture.weights @ candidates
             mean[gap] = np.where(is_unsampled[gap], candidates[0], mixed)
@@ -139,7 +158,7 @@ class SeriesFiller:
         """Return why no candidate has a season of a period, "" if one does."""
         if reason := self._reason_unresolved(period):
             return reason
-        is_selected = any(self.periods.index(period) in selected for selected in self._selected)
+        is_selected = any(self.periods.index(period) in selected for selected in self._seasons[0])
         return "" if is_selected else "it has no season"
 
     def _reason_unresolved(self, period: PeriodicKernel) -> str:
@@ -188,51 +207,62 @@ class SeriesFiller:
         Similar gaps have the same side, octave of lengths, and octave of the variance that remains
         with the `errors` of the other columns. Missing regressions and mixtures are added.
         """
-        for (side, octave), length, gap in self._gaps(queries):
-            windows = None
-            if (side, octave) not in regressions:
-                windows = self._hide(side, length)
-                regressions[side, octave] = Regression(windows)
+        gaps = list(self._gaps(queries))
+        hidden: dict[tuple[int, int], Windows] = {}
+        for side in (-1, 0, 1):
+            new = {k: length for k, length, _ in gaps if k[0] == side and k not in regressions}
+            if new:
+                hidden |= zip(new, self._hide(side, list(new.values())), strict=True)
+        regressions |= {key: Regression(windows) for key, windows in hidden.items()}
+        for (side, octave), _, gap in gaps:
             regression = regressions[side, octave]
             scaled = regression.scale(errors[:, :, gap])
             corrections, remaining = regression.predict(scaled)
             for key in np.unique(remaining).tolist():
                 subset = remaining == key
                 if (side, octave, key) not in mixtures:
-                    windows = windows or self._hide(side, regression.length)
+                    windows = hidden.get((side, octave)) or self._hide(side, [regression.length])[0]
                     measured = ~np.isnan(scaled[0][:, subset])
                     mixtures[side, octave, key] = self._mix(windows, regression, measured)
                 correction = corrections[:, :, subset] if key < _NO_OTHERS else None
                 yield mixtures[side, octave, key], correction, gap[subset]
 
-    def _candidates(
-        self, cells: list[Cells], x: HostArray, y: HostArray, visible: HostArray, rows: HostArray
-    ) -> Array:
-        """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
-        seasons = [np.zeros((1, x.size))]
-        for selected, width in zip(self._selected, WIDTHS, strict=True):
+    def _fit_seasons(self, cells: list[Cells], y: HostArray, visible: HostArray) -> Array:
+        """Return the sums of the first seasons of each width, (seasons, positions), none first."""
+        seasons = [np.zeros((1, y.size))]
+        for selected, width in zip(self._seasons[0], WIDTHS, strict=True):
             if selected:
                 parts, _ = fit_seasons([cells[i] for i in selected], visible, y, width)
                 seasons.append(parts.cumsum(axis=0))
-        x_visible, queries = x[visible], x[rows]
-        return np.stack(
-            [
-                [
-                    season[rows] + bridge(x_visible, (y - season)[visible], queries)
-                    for bridge in self._bridges
-                ]
-                for season in np.concatenate(seasons)
-            ]
-        )
+        return np.concatenate(seasons)
+
+    def _candidates(
+        self, seasons: HostArray, x: HostArray, y: HostArray, visible: HostArray, rows: HostArray
+    ) -> Array:
+        """Return the predictions in rows, (seasons, bridges, rows), the straight line first."""
+        x_visible, residuals = x[visible], (y - seasons)[:, visible]
+        bridged = [[bridge(x_visible, r, x[rows]) for bridge in self._bridges] for r in residuals]
+        return seasons[:, None, rows] + np.array(bridged)
+
+    def _corrected(self, values: HostArray, corrections: HostArray | None) -> Array:
+        """Return the candidates, (candidates, rows), the corrected ones last."""
+        candidates = [*values[:, : self._num_bridges]]
+        if corrections is not None:
+            candidates += [*(values - corrections)]
+        return np.asfortranarray(np.concatenate(candidates))
 
     def _other_residuals(self, x: HostArray) -> Array:
         """Return the other columns without their seasons, (columns, positions), NaN in gaps."""
-        return np.reshape([column.residuals_at(x) for column in self._columns], (-1, x.size))
+        rows = [column.residuals_at(x, lag) for column, lag in self._columns]
+        return np.reshape(rows, (-1, x.size))
 
-    def residuals_at(self, x: HostArray) -> Array:
-        """Return the samples without their seasons, NaN at other positions."""
-        indices = np.minimum(np.searchsorted(self._x, x), self._x.size - 1)
-        return np.where(self._x[indices] == x, self._residuals[indices], nan)
+    def residuals_at(self, x: HostArray, lag: int = 0) -> Array:
+        """Return the samples some steps after positions, without seasons, NaN if there is none."""
+        shift, tolerance = lag * self._median_step, abs(lag) * _MAX_SHIFT_ERROR * self._median_step
+        indices = np.searchsorted(self._x, x + shift - tolerance)
+        indices = np.minimum(indices, self._x.size - 1)
+        is_sample = abs(self._x[indices] - x - shift) <= tolerance
+        return np.where(is_sample, self._seasons[1][indices], nan)
 
     def _other_errors(
         self, x: HostArray, residuals: HostArray, visible: HostArray, rows: HostArray
@@ -247,22 +277,35 @@ class SeriesFiller:
                 errors[:, k] = np.stack(bridged) - y[rows]
         return errors
 
-    def _hide(self, side: int, length: float) -> Windows:
-        """Predict hidden windows of a length, or hidden ends of the record."""
+    def _hide(self, side: int, lengths: Sequence[float]) -> list[Windows]:
+        """Predict hidden windows of each length, or hidden ends of the record."""
         x, y, cells = self._x, self._y, self._cells(self._x)
-        residuals = self._other_residuals(x)
-        splits = list(_hide_ends(x, length, side) if side else _hide_windows(x, length))
-        splits = splits or [(np.full(x.size, fill_value=True), np.zeros(0, np.int64))]
-        count = sum(1 + np.count_nonzero(abs(np.diff(hidden)) > 1) for _, hidden in splits)
-        predictions, predictors, terms = [], [], []
-        for visible, hidden in splits:
-            predictions.append(self._candidates(cells, x, y, visible, hidden))
-            predictors.append(self._other_errors(x, residuals, visible, hidden))
-            terms.append(_variance_terms(x[visible], x[hidden], length))
-        indices = np.concatenate([hidden for _, hidden in splits])
-        errors = np.concatenate(predictions, axis=2) - y[indices]
-        predictors, terms = np.concatenate(predictors, axis=2), np.concatenate(terms)
-        return Windows(length, count, indices, terms, errors, predictors)
+        residuals, unhidden = self._other_residuals(x), np.full(x.size, fill_value=True)
+        windows, shared = [], None
+        hide = partial(_hide_ends, side=side) if side else _hide_windows
+        all_splits = [
+            list(hide(x, length)) or [(unhidden, np.zeros(0, np.int64))] for length in lengths
+        ]
+        is_visible = np.all([visible for splits in all_splits for visible, _ in splits], axis=0)
+        if not side and np.mean(is_visible) >= 1 - _MAX_SHARED_PART:
+            shared = self._fit_seasons(cells, y, is_visible)
+        for length, splits in zip(lengths, all_splits, strict=True):
+            errors, predictors, terms = [], [], []
+            for visible, rows in splits:
+                seasons = self._fit_seasons(cells, y, visible) if shared is None else shared
+                errors.append(self._candidates(seasons, x, y, visible, rows) - y[rows])
+                predictors.append(self._other_errors(x, residuals, visible, rows))
+                terms.append(_variance_terms(x[visible], x[rows], length))
+            count = sum(1 + np.count_nonzero(abs(np.diff(rows)) > 1) for _, rows in splits)
+            indices = np.concatenate([rows for _, rows in splits])
+            phases = [layout.cell[indices] % layout.phases for layout in cells]
+            parts = (
+                np.concatenate(terms),
+                phases,
+                *(np.concatenate(e, axis=2) for e in (errors, predictors)),
+            )
+            windows.append(Windows(length, count, indices, *parts))
+        return windows
 
     def _mix(self, windows: Windows, regression: "Regression", measured: HostArray) -> Mixture:
         """Fit a mixture to hidden samples, at which other columns are `measured` as in gaps."""
@@ -271,7 +314,7 @@ class SeriesFiller:
         if measured.any():
             blocks = _NUM_BLOCKS * indices // self._x.size
             corrections = regression.cross_predict(windows, blocks, measured)
-        errors = _candidates_of(windows.errors, corrections).T
+        errors = self._corrected(windows.errors, corrections).T
         if not indices.size:
             return Mixture(windows.length, np.eye(errors.shape[1])[0], np.full((2, 2), nan))
         weights = _stacking_weights(errors, windows.num_windows)
@@ -280,8 +323,7 @@ class SeriesFiller:
         variances = np.stack([nnls(windows.terms, square)[0] for square in squares], axis=1)
         # An unsampled phase has the mean squared error of the worst phase.
         mean = worst = squares[1].mean() or 1.0
-        for layout in self._cells(self._x):
-            phase = layout.cell[indices] % layout.phases
+        for phase in windows.phases:
             means = np.bincount(phase, squares[1]) / np.maximum(np.bincount(phase), 1)
             worst = max(worst, means.max())
         return Mixture(windows.length, weights, variances * np.array([1.0, worst / mean]))
@@ -307,7 +349,7 @@ class Regression:
         is_usable = (count >= min_count) & (rms > _ROUNDING).all(axis=0)
         self._scale = np.where(is_usable, rms, nan)
         self._limit = abs(errors).max(axis=2, keepdims=True, initial=0.0)
-        self._ridge = errors.shape[1] / windows.num_windows
+        self._ridge = np.count_nonzero(is_usable) / windows.num_windows
         self._moments = _moments(windows.errors, self.scale(windows.predictors))
 
     def scale(self, errors: HostArray) -> Array:
@@ -373,27 +415,44 @@ def _moments(errors: HostArray, scaled: HostArray) -> Moments:
     return Moments(products, cross, variance)
 
 
-def _candidates_of(values: HostArray, corrections: HostArray | None) -> Array:
-    """Return the candidates, (candidates, rows), the corrected ones last."""
-    candidates = [*values[:, : len(_BRIDGES)]]
-    if corrections is not None:
-        candidates += [*(values - corrections)]
-    return np.asfortranarray(np.concatenate(candidates))
-
-
 def fit_columns(
     fillers: "Sequence[SeriesFiller]", queries: Sequence[HostArray], max_columns: int
 ) -> None:
     """Fit the mixtures of each column, with the columns of the largest correlation."""
+    if not any(x.size for x in queries):
+        return
     grid = np.unique(np.concatenate([filler._x for filler in fillers]))
     y = np.stack([filler.residuals_at(grid) for filler in fillers])
     mean, std = np.nanmean(y, axis=1, keepdims=True), np.nanstd(y, axis=1, keepdims=True)
-    y = np.nan_to_num((y - mean) / np.where(std > _ROUNDING, std, inf))
+    y = (y - mean) / np.where(std > 0, std, inf)
+    lags = _lags(np.nan_to_num(np.diff(y, axis=1)))
+    y = np.nan_to_num(y)
     products = abs(y @ y.T)  # of the samples of both columns
     np.fill_diagonal(products, 0.0)
-    for filler, x, row in zip(fillers, queries, products, strict=True):
+    for filler, x, row, lag in zip(fillers, queries, products, lags, strict=True):
         nearest = np.argsort(-row, kind="stable")[:max_columns]
-        filler.fit(x, [fillers[k] for k in nearest if row[k]])
+        filler.fit(x, [(fillers[k], int(lag[k])) for k in nearest if row[k]])
+
+
+def _lags(changes: HostArray) -> Array:
+    """Return the steps by which column k follows column i, (i, k), 0 unless it clearly does."""
+    norms = np.linalg.norm(changes, axis=1, keepdims=True)
+    changes = changes / np.where(norms > 0, norms, inf)
+    padded = np.pad(changes, ((0, 0), (_MAX_LAG, _MAX_LAG)))
+    n, lags = changes.shape[1], sorted(range(-_MAX_LAG, _MAX_LAG + 1), key=abs)
+    similarity = [abs(changes @ padded[:, _MAX_LAG + k : _MAX_LAG + k + n].T) for k in lags]
+    min_gain = max(_MIN_LAG_GAIN, _MIN_LAG_ERRORS / max(n, 1) ** 0.5)
+    is_late = np.max(similarity, axis=0) > similarity[0] + min_gain
+    return np.where(is_late, np.array(lags)[np.argmax(similarity, axis=0)], 0)
+
+
+def has_no_order(x: HostArray, y: HostArray) -> bool:
+    """Return whether squared differences of neighbours are as large as of any two samples."""
+    steps, variance = np.diff(x), y.var()
+    squares = np.diff(y)[steps <= steps.min(initial=inf) * (1 + _ROUNDING)] ** 2
+    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(squares.size, 1) ** 0.5)
+    has_samples = squares.size >= _MIN_NEIGHBOURS
+    return bool(has_samples and squares.mean() > 2 * limit * variance > _TINY)
 
 
 # Bridges over gaps.
@@ -408,7 +467,7 @@ def _interpolate_means(x: HostArray, y: HostArray, queries: HostArray) -> Array:
     x, queries = x - x[0], queries - x[0]  # limits the rounding of sums
     sums = np.concatenate([np.zeros((2, 1)), np.stack([x, y]).cumsum(axis=1)], axis=1)
     right = np.searchsorted(x, queries, side="right")
-    first, last = np.maximum(right - _NEIGHBOURS, 0), np.minimum(right + _NEIGHBOURS, x.size)
+    first, last = np.maximum(right - _NUM_MEAN, 0), np.minimum(right + _NUM_MEAN, x.size)
     (x0, y0), (x1, y1) = (
         (sums[:, stop] - sums[:, start]) / np.maximum(stop - start, 1)
         for start, stop in ((first, right), (right, last))
@@ -422,7 +481,7 @@ def _mean(x: HostArray, y: HostArray, queries: HostArray) -> Array:  # noqa: ARG
     return np.full(queries.shape, y.mean())
 
 
-_BRIDGES = (_interpolate, _interpolate_means)
+_BRIDGES = (_interpolate, _interpolate_means, _mean)
 
 
 # Hidden windows and ends, and the weights and variances that they give.
@@ -491,5 +550,5 @@ def _stacking_weights(errors: HostArray, windows: int) -> Array:
     norms = np.linalg.norm(errors, axis=0)
     rows = np.concatenate([errors, norms.min() / windows**0.5 * np.eye(norms.size)[1:]])
     rows = np.concatenate([rows / (np.linalg.norm(rows) or 1.0), np.ones((1, norms.size))])
-    weights = nnls(rows, np.eye(rows.shape[0])[-1])[0]
+    weights = nnls(rows, np.pad([1.0], (rows.shape[0] - 1, 0)))[0]
     return weights / weights.sum()

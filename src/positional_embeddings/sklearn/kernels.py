@@ -8,10 +8,11 @@ product concatenates the vectors of its factors.
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import chain
 from math import degrees, hypot, inf, pi, radians, sqrt
 from typing import Any, Literal, TypeAlias
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import (
@@ -57,6 +58,33 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
         """Return the terms of a sum, each as the factors of a product."""
         return [[self]]
 
+    def _curves(self, differences: HostArray) -> list[tuple[str, Array]]:
+        """Return labels and weights at differences, of each column in each term of a sum."""
+        kernel = clone(self)
+        terms = kernel._terms()
+        factors = [*chain.from_iterable(terms)]
+        named = chain.from_iterable(
+            f.columns for f in factors if isinstance(f.columns, list | tuple)
+        )
+        names = [*dict.fromkeys(column for column in named if isinstance(column, str))]
+        n_columns = max(len(names), *(factor._min_columns() for factor in factors))
+        for factor in factors:
+            factor._resolve([factor._column_alone()] * n_columns, names)
+            if LOO in listed("length_scale", factor.length_scale):
+                hint = " Pass `kernel_` of a fitted AttentionRegressor."
+                raise wrong_value("length_scale", "be a number or a span", format_value(LOO), hint)
+        curves = []
+        for term, stated in zip(terms, self._terms(), strict=True):
+            label = " * ".join(" ".join(repr(factor).split()) for factor in stated)
+            columns = sorted({i for factor in term for i in factor._line_columns()})
+            for i in columns:
+                x = np.zeros((n_columns, differences.size))
+                x[i] = differences
+                log_weight = sum(factor._log_weight_at(x) for factor in term)
+                suffix = f", column {names[i] if names else i}" if len(columns) > 1 else ""
+                curves.append((f"{label}{suffix}", np.exp(log_weight)))
+        return curves
+
 
 class Factor(Kernel):
     """Base of kernels with a length scale, on some columns."""
@@ -79,6 +107,28 @@ class Factor(Kernel):
     def _resolve_scale(self, columns: Sequence[frames.Column]) -> None:
         is_time = all(column.is_time for column in columns)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
+
+    def _min_columns(self) -> int:
+        """Return the number of columns that the parameters imply, without samples."""
+        counts = [len(listed("length_scale", self.length_scale))]
+        columns: list[Any] = listed("columns", self.columns or [0])
+        return max(counts + [int(c) + 1 for c in columns if is_real_number(c)])
+
+    def _column_alone(self) -> frames.Column:
+        """Return the kind of the columns that the parameters imply, without samples."""
+        lengths = [getattr(self, "period", LOO), *listed("length_scale", self.length_scale)]
+        is_time = any(value != LOO and not is_real_number(value) for value in lengths)
+        return frames.Column(is_time, time_zone_of(getattr(self, "time_zone", None)), is_time)
+
+    def _line_columns(self) -> list[int]:
+        """Return the columns along which weights are plotted."""
+        return self._indices
+
+    def _log_weight_at(self, x: HostArray) -> Array:
+        """Return logarithms of weights of a sample at 0, at x, (columns, queries)."""
+        offset = self._encode(x) - self._encode(np.zeros_like(x[:, :1]))
+        squared = (offset / np.asarray(self._scales())[:, None]) ** 2
+        return self._log_weight(squared.sum(axis=0), np.ones(()))
 
     def _encode(self, x: HostArray) -> Array:
         """Return features, (features, samples), of x, (columns, samples)."""
@@ -337,6 +387,12 @@ class SphereKernel(Factor):
             self._nu = _smoothness(1.5 if self.nu is None else self.nu)
         else:
             checks.omitted("with the kernel 'gaussian'", nu=self.nu)
+
+    def _min_columns(self) -> int:
+        return max(2, super()._min_columns())
+
+    def _line_columns(self) -> list[int]:
+        return self._indices[1:]  # degrees of longitude on the equator
 
     def _initial_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return the length scale of Scott's rule for points in a plane."""

@@ -7,6 +7,7 @@ and a cell inside a gap have the same error.
 
 from collections.abc import Sequence
 from math import ceil, inf, pi
+from typing import NamedTuple
 
 from scipy.fft import irfft, next_fast_len, rfft
 
@@ -82,40 +83,91 @@ class Cells:
             return np.interp(self._position, np.arange(self.size), season)
         return season[self.cell]
 
-    def means(self, visible: HostArray, y: HostArray) -> Array:
-        """Return the mean of the samples in each cell, NaN in empty cells."""
-        count, total = (np.bincount(self.cell[visible], w, self.size) for w in (None, y[visible]))
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    def smoother(self, visible: HostArray, width: float, *, is_first: bool) -> "Smoother":
+        """Return the smoother of an iteration; the first one ignores cells without a sample."""
+        count = np.bincount(self.cell[visible], minlength=self.size)
+        empty, measured = np.flatnonzero(count == 0), np.flatnonzero(count)
+        weight = count > 0
+        is_sampled = weight.reshape(self.cycles, self.phases).any(axis=0)
+        if self.is_regular and not is_first:
+            weight[measured[0] : measured[-1] + 1] = True
+        line = LocalLine(weight, self._half_width)
+        other_cycles = OtherCycles(weight.reshape(self.cycles, self.phases) & is_sampled, width)
+        return Smoother(count[measured], measured, empty, line, other_cycles)
 
-    def fit(self, means: HostArray, width: float, initial: HostArray | None) -> tuple[Array, Array]:
-        """Return the season of each cell, and the means without the trend, NaN in empty cells.
 
-        The initial season, plus linear interpolation of its residuals, fills empty cells.
+class Smoother(NamedTuple):
+    """The trend and the season of the cells of a period."""
+
+    num_samples: HostArray  # of each measured cell
+    measured: HostArray  # cells
+    empty: HostArray  # cells
+    line: "LocalLine"
+    other_cycles: "OtherCycles"
+
+    def fit(self, totals: HostArray, season: HostArray) -> tuple[Array, Array]:
+        """Return the season of each cell, and the means without the trend of measured cells.
+
+        The previous season, plus linear interpolation of its residuals, fills empty cells.
         """
-        measured = ~np.isnan(means)
-        indices, cell = np.flatnonzero(measured), np.arange(self.size)
-        season = np.zeros_like(means) if initial is None else initial
-        residuals = np.interp(cell, indices, (means - season)[indices])
-        filled = np.where(measured, means, season + residuals)
-        weight = measured
-        if self.is_regular and initial is not None:
-            weight = (cell >= indices[0]) & (cell <= indices[-1])
-        detrended = filled - _local_line(filled - season, weight, self._half_width)
-        is_sampled = measured.reshape(self.cycles, self.phases).any(axis=0)
-        season = self._other_cycles(detrended, weight & np.tile(is_sampled, self.cycles), width)
-        return season, np.where(measured, detrended, np.nan)
+        filled, means = season.copy(), totals[self.measured] / self.num_samples
+        residuals = means - season[self.measured]
+        filled[self.empty] += np.interp(self.empty, self.measured, residuals)
+        filled[self.measured] = means
+        detrended = filled - self.line.fit(filled - season)
+        return self.other_cycles.fit(detrended), detrended[self.measured]
 
-    def _other_cycles(self, values: HostArray, weight: HostArray, width: float) -> Array:
-        """Return the mean of the other cycles for each cell, interpolated where it is undefined."""
-        rows = np.stack([weight * values, weight]).reshape(2, self.cycles, self.phases)
-        distance = np.arange(1 - self.cycles, self.cycles)
+
+class LocalLine:
+    """Local linear regression with a rectangular window, at each cell."""
+
+    def __init__(self, weight: HostArray, half_width: int) -> None:
+        self._half_width, self._weight = half_width, weight
+        self._x = x = np.arange(weight.size) - weight.size / 2
+        count, sum_x, square = self._sums(np.stack([np.ones_like(x), x, x * x]))
+        self._count = np.maximum(count, 1.0)
+        self._sum_x, self._mean_x = sum_x, sum_x / self._count
+        self._spread = square - sum_x * self._mean_x
+
+    def fit(self, y: HostArray) -> Array:
+        """Return the line at each cell."""
+        sum_y, product = self._sums(np.stack([y, self._x * y]))
+        mean_y = sum_y / self._count
+        slope = np.where(self._spread > _MIN_SPREAD, product - self._sum_x * mean_y, 0.0)
+        slope /= np.maximum(self._spread, _MIN_SPREAD)
+        return mean_y + slope * (self._x - self._mean_x)
+
+    def _sums(self, rows: HostArray) -> Array:
+        half, width = self._half_width, 2 * self._half_width + 1
+        sums = np.pad(self._weight * rows, ((0, 0), (half + 1, half))).cumsum(axis=1)
+        return sums[:, width:] - sums[:, :-width]
+
+
+class OtherCycles:
+    """The mean of the other cycles for each cell, interpolated where it is undefined."""
+
+    def __init__(self, weight: HostArray, width: float) -> None:
+        cycles = weight.shape[0]
+        self._weight, self._size = weight, next_fast_len(2 * cycles, real=True)
+        distance = np.arange(1 - cycles, cycles)
         kernel = np.where(distance == 0, 0.0, (1 + (distance / width) ** 2) ** -2.0)
-        size = next_fast_len(3 * self.cycles, real=True)
-        product = rfft(rows, size, axis=1) * rfft(kernel, size)[:, None]
-        sums = irfft(product, size, axis=1)[:, self.cycles - 1 : 2 * self.cycles - 1]
-        numerator, total = sums.reshape(2, -1)
-        indices = np.flatnonzero(total > _MIN_WEIGHT)
-        return np.interp(np.arange(values.size), indices, numerator[indices] / total[indices])
+        self._spectrum = rfft(kernel, self._size)[:, None]
+        total = self._sums(1.0 * weight)
+        self._defined = np.flatnonzero(total > _MIN_WEIGHT)
+        self._undefined = np.flatnonzero(total <= _MIN_WEIGHT)
+        self._total = np.maximum(total, _MIN_WEIGHT)
+
+    def fit(self, values: HostArray) -> Array:
+        """Return the mean for each cell."""
+        means = self._sums(self._weight * values.reshape(self._weight.shape)) / self._total
+        means[self._undefined] = np.interp(self._undefined, self._defined, means[self._defined])
+        return means
+
+    def _sums(self, rows: HostArray) -> Array:
+        """Return the weighted sum of the other cycles, by a Fourier transform."""
+        cycles = rows.shape[0]
+        sums = irfft(rfft(rows, self._size, axis=0) * self._spectrum, self._size, axis=0)
+        return sums[cycles - 1 : 2 * cycles - 1].ravel()
 
 
 def fit_seasons(
@@ -127,29 +179,18 @@ def fit_seasons(
     their mean, beyond chance.
     """
     parts = np.zeros((len(cells), y.size))
-    seasons: list[Array] = [None] * len(cells)
-    for _ in range(_MAX_ITER):
+    seasons: list[Array] = [np.zeros(layout.size) for layout in cells]
+    for iteration in range(_MAX_ITER):
         previous = parts.copy()
-        for i, layout in enumerate(cells):
-            means = layout.means(visible, y - parts.sum(axis=0) + parts[i])
-            seasons[i], detrended = layout.fit(means, width, seasons[i])
+        if iteration <= 1:
+            smoothers = [c.smoother(visible, width, is_first=iteration == 0) for c in cells]
+        for i, (layout, smoother) in enumerate(zip(cells, smoothers, strict=True)):
+            residuals = (y - parts.sum(axis=0) + parts[i])[visible]
+            totals = np.bincount(layout.cell[visible], residuals, layout.size)
+            seasons[i], detrended = smoother.fit(totals, seasons[i])
             parts[i] = layout.at_positions(seasons[i])
         if abs(parts - previous).max() <= _TOLERANCE * y[visible].std():
             break
-    measured = np.flatnonzero(~np.isnan(detrended))
-    error = ((detrended - seasons[-1])[measured] ** 2).mean()
-    num_cycles = np.unique(measured // cells[-1].phases).size
-    return parts, bool(error < (1 - num_cycles**-0.5) * detrended[measured].var())
-
-
-def _local_line(y: HostArray, weight: HostArray, half_width: int) -> Array:
-    """Return local linear regression with a rectangular window, at each cell."""
-    x, width = np.arange(y.size) - y.size / 2, 2 * half_width + 1
-    rows = weight * np.stack([np.ones_like(x), x, x * x, y, x * y])
-    sums = np.pad(rows, ((0, 0), (half_width + 1, half_width))).cumsum(axis=1)
-    count, sum_x, square, sum_y, product = sums[:, width:] - sums[:, :-width]
-    count = np.maximum(count, 1.0)
-    mean_x, mean_y = sum_x / count, sum_y / count
-    spread = square - sum_x * mean_x
-    slope = np.where(spread > _MIN_SPREAD, product - sum_x * mean_y, 0.0)
-    return mean_y + slope / np.maximum(spread, _MIN_SPREAD) * (x - mean_x)
+    error = ((detrended - seasons[-1][smoother.measured]) ** 2).mean()
+    num_cycles = np.unique(smoother.measured // layout.phases).size
+    return parts, bool(error < (1 - num_cycles**-0.5) * detrended.var())

@@ -106,18 +106,18 @@ class Cyclic:
             self._warn_of_harmonics(coordinate)
 
     def _warn_of_harmonics(self, coordinate: Coordinate) -> None:
-        """Warn of more harmonics than the default that dates do not resolve."""
-        times = coordinate.values
-        if not isinstance(times, Times) or times.utc.size == 0:
+        """Warn of more harmonics than the default that the values do not resolve."""
+        column = coordinate.values
+        if 0 in (column.utc if isinstance(column, Times) else column).shape:
             return
         for period, count in zip(self.periods, self.harmonics, strict=True):
             resolved = count
             if count > _DEFAULT_HARMONICS:
-                resolved = _resolved_harmonics(times, period, count)
+                resolved = _resolved_harmonics(column, period, count)
             if resolved < count:
                 label = durations.labels_of("periods", [period])[0]
                 message = (
-                    f"The dates of {coordinate.label} resolve {resolved} of {count} harmonics "
+                    f"The values of {coordinate.label} resolve {resolved} of {count} harmonics "
                 )
                 message += f"of the period {label!r}: predictions at other phases may be far too "
                 warn_caller(f"{message}large. Pass harmonics={max(resolved, 1)}.")
@@ -278,7 +278,8 @@ class Auto:
                         self.parts.append((Unchanged(), [i]))
                         continue
                     if cycles is not None:
-                        counts = min(max(harmonic_counts(harmonics, len(_DETECTED))), cycles // 2)
+                        counts = max(harmonic_counts(harmonics, len(_DETECTED)))
+                        counts = min(counts, int(cycles // 2))
                     elif coordinate.levels:
                         raise wrong_type(
                             "X",
@@ -365,11 +366,15 @@ def _resolved_periods(times: Times, harmonics: Any) -> tuple[list[str] | None, l
     return [*resolved] or None, [*resolved.values()]
 
 
-def _resolved_harmonics(times: Times, period: Duration, max_count: int) -> int:
-    """Return the number of harmonics of a period that times resolve, 0 to `max_count`."""
-    days, clock = _since(times, _first_time(times)), _clock(times, period)
+def _resolved_harmonics(column: Column, period: Any, max_count: int) -> int:
+    """Return the number of harmonics of a period that a column resolves, 0 to `max_count`."""
+    if not isinstance(column, Times):
+        x = get_backend(X=column).to_numpy(column).astype(np.float64)
+        x = x[~np.isnan(x)]
+        return count_harmonics(x, x / period % 1, period, max_count)
+    days, clock = _since(column, _first_time(column)), _clock(column, period)
     is_valid = ~np.isnan(days)
-    phases = calendar.cycles_of(clock[is_valid], period, times.calendar)
+    phases = calendar.cycles_of(clock[is_valid], period, column.calendar)
     return count_harmonics(days[is_valid], phases, _mean_days(period), max_count)
 
 
@@ -390,7 +395,9 @@ def _cycle_of(coordinate: Coordinate) -> float | None:
     is_angle = cycle == _DEGREES
     is_whole = bool(xp.all((x == xp.round(x)) | xp.isnan(x)))
     lowest = -cycle / 2 if is_angle else 0
-    fits = lowest <= low and _MIN_CYCLE_PART * cycle <= high - low < cycle + is_angle
+    # Whole degrees of both 0 and 360 distinguish calm from north.
+    limit = cycle + (is_angle and not is_whole)
+    fits = lowest <= low and _MIN_CYCLE_PART * cycle <= high - low < limit
     return float(cycle) if fits and (is_angle or is_whole) else None
 
 

@@ -27,6 +27,10 @@ class JAXBackend(Backend):
         device = cls.single_device(array)
         return device if device is None or getattr(array, "committed", True) else None
 
+    def scalar_products(self, rows: Array, others: Array) -> Array:
+        # XLA would copy the transposed keys of a matrix product on the CPU.
+        return self.xp.einsum("...ij,...kj->...ik", rows, others)
+
     def is_concrete(self, array: Array) -> bool:
         return not _is_traced(array)
 
@@ -43,7 +47,28 @@ class JAXBackend(Backend):
         def scan(body: Callable[..., Any], state: Array, elements: Array) -> Array:
             return jax.lax.scan(jax.checkpoint(body, prevent_cse=False), state, elements)
 
-        return Loops(scan, jax.lax.cond)
+        def on_cpu(
+            function: Callable[..., Any], other: Callable[..., Any], *arrays: Array
+        ) -> Array:
+            return jax.lax.platform_dependent(*arrays, cpu=function, default=other)
+
+        return Loops(scan, jax.lax.cond, on_cpu, jax.default_backend() == "cpu")
+
+    def computed_once(self, x: Array, y: Array) -> tuple[Array, Array]:
+        loops: Any = self.loops()
+        if loops is None:
+            return x, y
+
+        def unchanged(x: Array, y: Array) -> tuple[Array, Array]:
+            return x, y
+
+        def separate(x: Array, y: Array) -> tuple[Array, Array]:
+            # On the CPU, XLA removes an optimization barrier before it fuses operations, but does
+            # not fuse across a condition. This one is False, also for NaN.
+            is_large = self.xp.any(x[:1, ...] > 2)
+            return loops.cond(is_large, lambda x, y: (y, x), unchanged, x, y)  # type: ignore[no-any-return]
+
+        return loops.on_cpu(separate, unchanged, x, y)  # type: ignore[no-any-return]
 
 
 def _is_traced(array: Array) -> bool:

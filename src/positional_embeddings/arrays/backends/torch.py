@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_compiling, np
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, is_compiling, np
 
 
 class PyTorchBackend(Backend):
@@ -99,6 +100,32 @@ class PyTorchBackend(Backend):
 
     def is_trainable(self, array: Array) -> bool:
         return bool(array.requires_grad) or isinstance(array, sys.modules["torch"].nn.Parameter)
+
+
+# Constants of graphs, as long as a graph has them.
+_graph_constants: WeakValueDictionary[Any, Array] = WeakValueDictionary()
+
+
+def graph_constant(
+    function: Callable[..., HostArray], *values: Any, dtype: Dtype, device: Device
+) -> Array:
+    """Return the result of a function of numbers and text as a tensor, for a graph of a compiler.
+
+    The compiler does not trace the function: its result is a constant of the graph.
+    """
+    torch = sys.modules["torch"]
+    key = function, values, dtype, str(device)
+    constant = _graph_constants.get(key)
+    if constant is None:
+        with torch.inference_mode(mode=False):  # else no gradient can be recorded
+            constant = torch.asarray(function(*values), dtype=dtype, device=device)
+        if type(constant) is torch.Tensor:  # not while a mode traces
+            _graph_constants[key] = constant
+    return constant
+
+
+# As torch.compiler.assume_constant_result does, without importing PyTorch.
+graph_constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _is_recorded(tensor: Array) -> bool:

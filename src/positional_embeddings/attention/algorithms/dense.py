@@ -44,9 +44,22 @@ def attend_visible(
         if backend.is_finite(finite_probe + backend.sum_of_all(output)):
             return output, lse
     key, value = backend.astype(key, backend.dtype), backend.astype(value, backend.dtype)
-    key, value, nonfinite = without_nonfinite(key, value, backend)
-    weights, lse = _weights(spec, query, key, mask, bias, nonfinite)
-    return backend.grouped_matmul(weights, value), lse
+
+    def attend_finite(key: Array, value: Array, nonfinite: Array = None) -> tuple[Array, Array]:
+        weights, lse = _weights(spec, query, key, mask, bias, nonfinite)
+        return backend.grouped_matmul(weights, value), lse
+
+    def attend_any(key: Array, value: Array) -> tuple[Array, Array]:
+        return attend_finite(*without_nonfinite(key, value, backend))
+
+    loops = backend.loops()
+    if loops is None:
+        return attend_any(key, value)
+    # A sum reads the keys, while a replacement copies them. A check of the scores instead would
+    # have NaN in gradients of masked keys.
+    total = backend.sum_of_all(key) + backend.sum_of_all(value)
+    is_finite = backend.xp.isfinite(total)
+    return loops.cond(is_finite, attend_finite, attend_any, key, value)  # type: ignore[no-any-return]
 
 
 def dense_weights(spec: ScoreSpec, query: Array, key: Array) -> Array:

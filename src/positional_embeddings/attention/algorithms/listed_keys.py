@@ -139,7 +139,9 @@ def _block_size(inputs: ListInputs, query: Array, lists: Array) -> int:
     spec, backend = inputs.spec, inputs.spec.backend
     if backend.is_chunked and spec.block_size is None:
         return int(max(backend.chunks(query)[-2]))
-    max_numbers: int = _MAX_NUMBERS_ON_HOST if backend.is_on_host(query) else _MAX_NUMBERS_ON_DEVICE
+    loops = backend.loops()
+    on_host = loops.is_cpu_default if loops else backend.is_on_host(query)
+    max_numbers = _MAX_NUMBERS_ON_HOST if on_host else _MAX_NUMBERS_ON_DEVICE
     numbers: int = prod(batch_lengths(query, inputs.key)) * query.shape[-1] * lists.shape[1]
     return spec.block_size or max(1, max_numbers // max(1, numbers))
 
