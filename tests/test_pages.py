@@ -221,7 +221,7 @@ LAYER = "rope = RoPE(8, 64, **axes)\ntables = rope.tables(positions)\n"
 # Objects of this library that cells name.
 OBJECTS = ("rope", "tables", "mha", "learned")
 CALL = re.compile(rf"(?<![\w.])(?:{'|'.join([*pe.__all__, *OBJECTS])})[(.]")
-OPTION = re.compile(r"(\w+) ?= ?([^ ].*)")
+OPTION = re.compile(r"(?!cache|drafts|positions=step)(\w+) ?= ?([^ ].*)")
 
 
 def cells_of(page):
