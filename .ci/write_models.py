@@ -134,11 +134,18 @@ REFUSED = {
     "dory": "its configuration lists attention and MLP as layers of their own, and layers in the "
     "middle attend several times: build a `RoPE` for each type of layers, with its own base",
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
-    "kimi_k25_vision": "its pairs alternate between column and row, with equal frequencies",
+    "kimi_k25_vision": "its pairs alternate between column and row: build one with "
+    "section_order='strided' and section_frequencies='restart', and pass `positions[::-1]`",
     "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
     "qwen2_5_omni_dit": "it rotates only the first head of queries and keys: rotate that head by a "
     "`RoPE` with layout='interleaved'",
-    "llama4_vision_model": "its first coordinate is the column, and positions count from 1",
+    "llama4_vision_model": "its first coordinate is the column, and positions count from 1: build "
+    "one with layout='interleaved' and section_frequencies='restart', and pass "
+    "`positions[::-1] + 1`",
+    **dict.fromkeys(
+        ("falcon_mamba", "fnet", "mamba", "mamba2", "rwkv", "xlstm"),
+        "it has no attention and does not rotate: none of its layers has queries and keys",
+    ),
 }
 UNRUN = (
     "its code was not run for this, so pass layout='half' or layout='interleaved', as in its code"
@@ -351,7 +358,8 @@ def page(model_types: dict[str, Any], version: str) -> str:
     compared: list[str] = []
     refused: dict[str, list[str]] = {}
     for name, fields in model_types.items():
-        attention = fields.get("attention", {"refused": "it was not compared"})
+        unknown = {"refused": fields.get("refused", "it was not compared")}
+        attention = fields.get("attention", unknown)
         if "text" not in fields:
             reason = attention.get("refused")
             group = compared if reason is None else refused.setdefault(reason, [])
@@ -429,15 +437,15 @@ def describe_type(config_class: Any, config: Any) -> dict[str, Any] | None:
         parts = {"text": text, "vision": getattr(config, "vision_config", None)}
         parts = {key: x.model_type for key, x in parts.items() if x and is_rotary(type(x))}
         return parts if "text" in parts else None
+    name = config_class.model_type
+    if name in REFUSED:
+        return {"refused": REFUSED[name]}
     if not is_rotary(config_class):
         if hasattr(config, "num_attention_heads") and driver.model_classes(config):
             return {"unrotated": True}
         return None
-    if config is None or config_class.model_type in COMPOSITE:
+    if config is None or name in COMPOSITE:
         return None
-    name = config.model_type
-    if name in REFUSED:
-        return {"refused": REFUSED[name]}
     catalog.models().pop(name, None)
     small = copy.deepcopy(config)
     driver.shrink(small)

@@ -166,11 +166,10 @@ TOKENS = np.asarray([[1, 1, 1, 0], [1, 1, 1, 1]])
 VALUES = {name: getattr(pe, name) for name in pe.__all__} | {
     "np": np,
     "mx": np,
-    "axes": AXES,
     "attention_mask": TOKENS,
     "ids": np.zeros(4, int),
     "config": {"model_type": "llama", "head_dim": 8, "max_position_embeddings": 9},
-    "dim": 8,
+    "dim": 4,
     "dims": 8,
     "head": 8,
     "heads": 2,
@@ -203,6 +202,8 @@ VALUES = {name: getattr(pe, name) for name in pe.__all__} | {
     "o": 1,
     "weight": np.zeros((32, 2)),
     "positions": np.arange(4),
+    "position_ids": np.arange(4),
+    "input_pos": np.arange(4),
     "q": np.ones((2, 2, 4, 8)),
     "x": np.ones((2, 4, 2, 8)),
     "k": np.ones((2, 2, 4, 8)),
@@ -210,39 +211,66 @@ VALUES = {name: getattr(pe, name) for name in pe.__all__} | {
     "cos": np.ones((4, 4)),
     "sin": np.zeros((4, 4)),
     "partial_rotary_factor": 0.5,
+    "head_size": 8,
+    "attn_mask": np.ones((4, 4), dtype=bool),
 }
 # Arguments that a cell leaves out.
 OMITTED = {"Llama3Scaling(...)": "Llama3Scaling(8.0, 1.0, 4.0, 8192)", ", ...)": ", **axes)"}
+# What the cells of "Frameworks" rotate by.
+LAYER = "rope = RoPE(8, 64, **axes)\ntables = rope.tables(positions)\n"
+# Objects of this library that cells name.
+OBJECTS = ("rope", "tables", "mha", "learned")
+CALL = re.compile(rf"(?<![\w.])(?:{'|'.join([*pe.__all__, *OBJECTS])})[(.]")
+OPTION = re.compile(r"(?!cache|drafts|positions=step)(\w+) ?= ?([^ ].*)")
+
+
+def cells_of(page):
+    """Yield the axes, the set-up and the code in the cells of each section, without "there"."""
+    text = (ROOT / f"docs/coming_from/{page}.md").read_text("utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        seq_axis = re.search(r"`feature_axis=-1, seq_axis=(-?\d)`", section.partition("\n|")[0])
+        axes = AXES | ({"seq_axis": int(seq_axis[1])} if seq_axis else {})
+        blocks = [code for _, code, _ in CODE.findall(section)]
+        set_up = LAYER if page == "frameworks" else "".join(blocks)
+        for row in re.findall(r"^\|[^\n]*\|$", section, re.MULTILINE):
+            for cell in re.split(r"(?<!\\)\|", row)[2:-1]:
+                for code in re.findall("`([^`]+)`", cell):
+                    yield axes, set_up, code.replace("\\|", "|")
+
+
 CALLS = [
-    code.replace("\\|", "|")
-    for row in re.findall(
-        r"^\|[^\n]*\|$", (ROOT / "docs/coming_from/frameworks.md").read_text("utf-8"), re.MULTILINE
-    )
-    for code in re.findall("`([^`]+)`", re.split(r"(?<!\\)\|", row)[2])
-    if any(f"{name}(" in code or f"{name}." in code for name in pe.__all__)
+    pytest.param(axes, set_up, code, id=code)
+    for page in ("frameworks", "index", "julia", "systems")
+    for axes, set_up, code in cells_of(page)
+    if CALL.search(code) or (page == "frameworks" and OPTION.fullmatch(code))
 ]
 
 
-@pytest.mark.parametrize("code", CALLS)
-def test_call_in_a_cell_of_frameworks(code):
+@pytest.mark.parametrize(("axes", "set_up", "code"), CALLS)
+def test_call_in_a_cell_of_coming_from(axes, set_up, code):
     """The call runs; its options are options of an attention or of `RoPE`."""
+    values = VALUES | {"axes": axes}
+    exec(compile(set_up, "the set-up of a table", "exec"), values)  # noqa: S102 - its own page
+    values = {"tables": pe.RoPE(6, 64, **AXES).tables(np.arange(4))} | values
     for omitted, text in OMITTED.items():
         code = code.replace(omitted, text)
-    options = {}
-    if re.match(r"\w+ ?= ?", code):
-        name, _, code = code.partition("=")
-        options = {"mask": {"mask"}, "bias": {"bias"}, "scaling": {"scaling"}}.get(name.strip(), ())
-    value = eval(code, dict(VALUES))
-    if "scaling" in options:
-        pe.RoPE(8, 9, scaling=value)
-    elif options:
-        q = np.ones((1, 2, 4, 8))
-        q = np.ones((2, 2, 4, 8)) if "attention_mask" in code else q
-        pe.scaled_dot_product_attention(q, q, q, **dict.fromkeys(options, value), **AXES)
+    option = OPTION.fullmatch(code)
+    if code.startswith("bias="):
+        values["attn_mask"] = np.ones((4, 4))
+    value = eval(option[2] if option else code, values)
+    if not option or option[1] in ("m", "tables", "positions", "freqs_for"):
+        return
+    options = {option[1]: value}
+    if option[1] in inspect.signature(pe.RoPE).parameters:
+        pe.RoPE(8, 9, **options)
+    else:
+        q = np.ones((2, 2, 4, 8))
+        pe.scaled_dot_product_attention(q, q, q, **options, **AXES)
 
 
 def test_positions_of_an_attention_mask_in_frameworks():
-    (code,) = (code for code in CALLS if code.startswith("positions_from_mask"))
+    codes = [code for *_, code in cells_of("frameworks")]
+    (code,) = (code for code in codes if code.startswith("positions_from_mask"))
     result = eval(code, dict(VALUES))
     np.testing.assert_array_equal(result, [[0, 1, 2, 2], [0, 1, 2, 3]])
 

@@ -379,6 +379,7 @@ def test_the_text_model_of_a_configuration_without_its_type():
         ({"model_type": "gemma4_vision"}, "each half of a head rotates by one coordinate"),
         ({"model_type": "inkling2_vision"}, "its first coordinate is the column"),
         ({"model_type": "dory"}, "its configuration lists attention and MLP as layers"),
+        ({"model_type": "mamba"}, "it has no attention and does not rotate"),
     ],
 )
 def test_what_no_rope_does_is_refused(config, reason):

@@ -159,6 +159,9 @@ def scaled_dot_product_attention(
 
     Notes
     -----
+    Options are keyword-only. Their names in other libraries are in the page
+    :doc:`/coming_from/frameworks`.
+
     A `Mask` may be for several sequences, and a `Bias` is for several heads. If features and
     sequence come first, as in ``(head, seq, heads, batch)``, heads are on axis 2 and sequences on
     the last one, and a single axis after them holds both, ``heads * batch`` in C order. In any
@@ -356,6 +359,11 @@ def attention_weights(
     See Also
     --------
     scaled_dot_product_attention : The output, with details of each parameter.
+
+    Notes
+    -----
+    Options are keyword-only. Their names in other libraries are in the page
+    :doc:`/coming_from/frameworks`.
 
     References
     ----------

@@ -194,6 +194,11 @@ class AttentionLayer(checks.CheckedDataclass):
         TypeError, ValueError
             As `RoPE` and `scaled_dot_product_attention`; if an array does not have the features
             or heads of the layer; if `sinks` contradict `has_sinks`.
+
+        Notes
+        -----
+        Options are keyword-only. Their names in other libraries are in the page
+        :doc:`/coming_from/frameworks`.
         """
         self._check_sinks(sinks)
         backend = get_backend(q=q, k=k, v=v, **drop_none(positions=positions, sinks=sinks))

@@ -247,6 +247,11 @@ class RoPE(checks.CheckedDataclass):
             If `x` or `positions` has the wrong shape, the sequence exceeds the table, positions are
             too large for half precision, both `positions` and `offset` are given, or `out` has
             another shape or is read-only.
+
+        Notes
+        -----
+        Options are keyword-only. Their names in other libraries are in the page
+        :doc:`/coming_from/frameworks`.
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
