@@ -21,6 +21,7 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KERPLEBias,
+    KVCache,
     ListMask,
     PaddingMask,
     RelativePE,
@@ -482,3 +483,9 @@ def test_tasks_neither_warn_nor_raise_of_what_is_normal():
         with np.errstate(all="raise"):
             got = call(array).compute(scheduler="synchronous")
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_cache_takes_no_lazy_attention_mask():
+    cache = KVCache.empty(1, 1, 8, num_kv_heads=1, head_size=4, feature_axis=-1, seq_axis=-2)
+    with pytest.raises(TypeError, match="`tokens` must be a list or an array in memory"):
+        cache.step(da.ones((1, 3), dtype=int))

@@ -859,3 +859,16 @@ def test_results_are_overwritten_where_nothing_is_recorded():
         output.sum().backward()
         torch.testing.assert_close(output.detach(), expected, rtol=0, atol=1e-6)
         assert torch.isfinite(leaves[index].grad).all()
+
+
+def test_another_release_of_pytorch_remembers_nothing(monkeypatch):
+    """Its private names tell whether a mode is active; without one, tensors are not NumPy's."""
+    x = torch.ones(1, 2, 5, 8)
+    rope = pe.RoPE(8, 20, feature_axis=-1, seq_axis=-2)
+    expected = rope(x)
+    monkeypatch.delattr(torch.autograd.forward_ad, "_current_level")
+    assert torch.equal(rope(x), expected)
+    places = torch.linspace(0, 9, 5, dtype=torch.float64)
+    np.testing.assert_allclose(
+        pe.sinusoidal_encoding(places, 8), pe.sinusoidal_encoding(places.numpy(), 8), atol=1e-7
+    )

@@ -54,6 +54,7 @@ def judge(name: str, call: Call, argument: str, one: Input) -> str:
         # Of weights that differ too much for bands.
         warnings.filterwarnings("ignore", "Fewer than 10 samples")
         warnings.filterwarnings("ignore", ".* farther outside of the samples")
+        warnings.filterwarnings("ignore", ".* wider than the sphere")
         if one.group in ("huge", "values"):
             tracemalloc.start()
         try:

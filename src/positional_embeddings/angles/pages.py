@@ -225,7 +225,7 @@ class PositionTables:
             full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
             # A slice of a constant would be a constant of one offset.
             index = backend.xp.arange(offset, stop, dtype=backend.int_dtype, device=backend.device)
-            tables = backend.xp.take(full.mT, index, axis=1).mT
+            tables = full[..., index]
             if self.arrange is None:
                 return tables
             return self._stack(tables[0, ...], tables[1, ...], order, backend)

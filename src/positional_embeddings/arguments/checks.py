@@ -101,15 +101,17 @@ def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
     return value // divisor
 
 
-def non_negative_integer(name: str, value: SupportsIndex) -> int:
-    """Return a non-negative integer as an int, after checking it."""
-    if type(value) is int and value >= 0:  # fast path, for steps of one token
+def non_negative_integer(name: str, value: SupportsIndex, *, max_value: int | None = None) -> int:
+    """Return a non-negative integer as an int, after checking it; `max_value` is a power of two."""
+    if type(value) is int and value >= 0 and max_value is None:  # fast path for one token
         return value
     is_traced = name == "offset" and hasattr(value, "shape")
     hint = " Pass positions=offset + arange(seq), of the library." if is_traced else ""
     number = integer(name, value, "a non-negative integer", hint)
     if number < 0:
         raise wrong_value(name, "be a non-negative integer", format_value(number))
+    if max_value is not None and number > max_value:
+        raise wrong_value(name, f"be at most 2**{max_value.bit_length() - 1}", format_value(number))
     return number
 
 

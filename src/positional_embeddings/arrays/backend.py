@@ -168,14 +168,8 @@ class Backend:
         strides = getattr(array, "strides", None)
         return None if strides is None else tuple(map(abs, strides))
 
-    def address(self, array: Array) -> int | None:  # noqa: ARG002
-        """Return the memory address of the first element of an array, None if it may move."""
-        return None
-
-    def owner(self, array: Array) -> Array:
-        """Return the object that owns the memory of an array."""
-        base = getattr(array, "base", None)
-        return self.owner(base) if isinstance(base, type(array)) else array
+    def address(self, array: Array) -> Any:
+        """Return the memory address of the first element of an array of NumPy or CuPy."""
 
     def shares_memory(self, array: Array, other: Array) -> bool:
         """Return whether element-wise writing to an array may change unread elements of `other`.

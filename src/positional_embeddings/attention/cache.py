@@ -244,10 +244,11 @@ class KVCache(MadeByCache):
         """
         backend = backend_for(xp, device)
         dtype = backend.default_float_dtype if dtype is None else dtype
+        dtypes.check_real_dtype(dtype, "a real dtype", backend.xp, "integral")
         batch = checks.axis_length("batch", batch)
         capacity = None if capacity is None else checks.axis_length("capacity", capacity)
-        drafts = checks.non_negative_integer("drafts", drafts)
-        sinks = checks.non_negative_integer("num_sink_tokens", num_sink_tokens)
+        drafts = checks.non_negative_integer("drafts", drafts, max_value=2**48)
+        sinks = checks.non_negative_integer("num_sink_tokens", num_sink_tokens, max_value=2**48)
         if isinstance(layers, list | tuple):
             sizes: Any = {"num_kv_heads": num_kv_heads, "head_size": head_size, "window": window}
             sizes |= {"value_size": value_size, "num_sink_tokens": num_sink_tokens or None}
@@ -255,7 +256,7 @@ class KVCache(MadeByCache):
             checks.omitted("where `layers` are AttentionLayers", **sizes)
             feature_axis, seq_axis = _axes_of_layers(layers)
         else:
-            number = checks.positive_integer("layers", layers)  # type: ignore[arg-type]
+            number = checks.feature_count("layers", layers)  # type: ignore[arg-type]
             heads = checks.feature_count("num_kv_heads", num_kv_heads)  # type: ignore[arg-type]
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
             value_size = checks.feature_count(
@@ -625,7 +626,7 @@ class KVCache(MadeByCache):
         """Check that the tokens up to lengths `after` can be gone back to."""
         for i, (length, bound) in enumerate(zip(after, lengths, strict=True)):
             if not 0 <= length <= bound:
-                actual = f"{bound - length} at index {i}"
+                actual = f"{int(bound) - int(length)} at index {i}"
                 raise wrong_value("counts", f"be from 0 to {bound}", actual)
         lost = map(Slots.overwritten, self._form.slots, oldest, [after] * len(oldest))
         if (number := max(lost)) and np.any(after < lengths):

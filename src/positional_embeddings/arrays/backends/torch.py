@@ -55,15 +55,6 @@ class PyTorchBackend(Backend):
     def strides(self, array: Array) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
 
-    def address(self, array: Array) -> int | None:
-        try:  # fake and transformed tensors have no address
-            return array.data_ptr() if type(array) is sys.modules["torch"].Tensor else None
-        except RuntimeError:
-            return None
-
-    def owner(self, array: Array) -> Array:
-        return array.untyped_storage()
-
     def shares_memory(self, array: Array, other: Array) -> bool:
         if array is other:
             return False
@@ -119,6 +110,8 @@ def graph_constant(
     if constant is None:
         with torch.inference_mode(mode=False):  # else no gradient can be recorded
             constant = torch.asarray(function(*values), dtype=dtype, device=device)
+        # As torch._dynamo.mark_static does outside of a trace: the shape is a constant, too.
+        constant._dynamo_static_indices = set(range(constant.ndim))
         if type(constant) is torch.Tensor:  # not while a mode traces
             _graph_constants[key] = constant
     return constant
