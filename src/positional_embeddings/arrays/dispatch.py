@@ -67,6 +67,10 @@ def get_backend(**arrays: Array) -> Backend:
         *names, last = (f"`{name}`" for name in arrays)
         kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
+        if any(name.endswith(" of the cache") for name in arrays):
+            message += (
+                " Convert the arrays, or make the cache with their library, such as xp=torch."
+            )
         raise TypeError(message) from None
     backend_class = _backend_class_of_type(first.__class__)
     return _backend(backend_class, xp, backend_class.device_for(first), first.dtype)

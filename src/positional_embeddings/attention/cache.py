@@ -42,8 +42,8 @@ from positional_embeddings.attention.store import BufferAxes, WritePlan
 from positional_embeddings.masks.mask import frozen_integers
 
 # Names in errors about arrays of two libraries.
-POSITIONS_LABEL = "positions` of a cache, whose library is its `xp="
-BUFFERS_LABEL = "buffers` of a cache, whose library is its `xp="
+POSITIONS_LABEL = "positions of the cache"
+BUFFERS_LABEL = "buffers of the cache"
 
 _FULL_HINT = (
     " Make the cache with a `capacity` of as many tokens as the longest sequence has, or without"
