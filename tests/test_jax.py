@@ -21,6 +21,7 @@ from positional_embeddings import (
     KERPLEBias,
     KVCache,
     LearnedPE,
+    NeighbourhoodMask,
     PaddingMask,
     PatchEmbedding,
     RelativePE,
@@ -800,3 +801,16 @@ def test_complex_numbers_are_rotated():
     x = np.random.default_rng(0).standard_normal((4, 5, 2)).view(complex)[..., 0]
     rotated = RoPE(8, 5)(jnp.asarray(x, dtype=jnp.complex64))
     np.testing.assert_allclose(rotated, RoPE(8, 5)(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "mask", [SegmentMask([0, 0, 1, 1]), NeighbourhoodMask((2, 2), 1)], ids=["segments", "grid"]
+)
+def test_masks_of_tokens_take_positions_of_a_trace(mask):
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 4, 3)))
+
+    def attend(positions):
+        return scaled_dot_product_attention(x, x, x, mask=mask, positions=positions)
+
+    positions = jnp.asarray([0, 1, 3, 2])
+    np.testing.assert_allclose(jax.jit(attend)(positions), attend(positions), atol=1e-6)

@@ -60,6 +60,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
+from positional_embeddings.arrays.backends.torch import PyTorchBackend
 from positional_embeddings.arrays.caching import call_key
 from positional_embeddings.arrays.dispatch import get_backend
 
@@ -872,3 +873,32 @@ def test_another_release_of_pytorch_remembers_nothing(monkeypatch):
     np.testing.assert_allclose(
         pe.sinusoidal_encoding(places, 8), pe.sinusoidal_encoding(places.numpy(), 8), atol=1e-7
     )
+
+
+@pytest.mark.parametrize("layer", [RoPE(8, 100, **IN_HALVES), AbsolutePE(8, 100, **IN_HALVES)])
+def test_tables_are_constants_while_pytorch_compiles(layer, monkeypatch):
+    x = torch.rand(1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    expected = layer(x, offset=3)
+    monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
+    torch.testing.assert_close(layer(x, offset=3), expected)
+
+
+def test_a_ring_whose_lengths_a_compilation_does_not_know(monkeypatch):
+    """All slots are stored anew."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+
+    def outputs():
+        cache = KVCache.empty(
+            1, 1, xp=torch, num_kv_heads=1, head_size=2, window=2, num_sink_tokens=1, **axes
+        )
+        for number in range(5):
+            new = torch.arange(2.0).reshape(1, 1, 1, 2) + number
+            cache, step = cache.step(torch.ones(1, 1, dtype=torch.int64))
+            keys, values = step.update(0, new, new)
+            yield scaled_dot_product_attention(
+                new, keys, values, mask=CausalMask(), positions=step, **axes
+            )
+
+    expected = list(outputs())
+    monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
+    torch.testing.assert_close(list(outputs()), expected)

@@ -1065,4 +1065,6 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": backend.int_dtype, "device": backend.device}
+    # Copies, since PyTorch warns of arrays that are read-only.
+    arrays = tuple(np.array(x) if isinstance(x, np.ndarray) else x for x in arrays)
     return backend, [backend.xp.asarray(x, **on) for x in arrays]
