@@ -885,18 +885,17 @@ def test_tables_are_constants_while_pytorch_compiles(layer, monkeypatch):
 
 def test_a_ring_whose_lengths_a_compilation_does_not_know(monkeypatch):
     """All slots are stored anew."""
-    axes = {"feature_axis": -1, "seq_axis": -2}
 
     def outputs():
         cache = KVCache.empty(
-            1, 1, xp=torch, num_kv_heads=1, head_size=2, window=2, num_sink_tokens=1, **axes
+            1, 1, xp=torch, num_kv_heads=1, head_size=2, window=2, num_sink_tokens=1, **IN_HALVES
         )
         for number in range(5):
             new = torch.arange(2.0).reshape(1, 1, 1, 2) + number
             cache, step = cache.step(torch.ones(1, 1, dtype=torch.int64))
             keys, values = step.update(0, new, new)
             yield scaled_dot_product_attention(
-                new, keys, values, mask=CausalMask(), positions=step, **axes
+                new, keys, values, mask=CausalMask(), positions=step, **IN_HALVES
             )
 
     expected = list(outputs())

@@ -67,6 +67,11 @@ def positive_integer(
     number = integer(name, value, requirement)
     if number < 1 or (even and number % 2):
         raise wrong_value(name, f"be {requirement}", format_value(number))
+    return _at_most(name, number, max_value)
+
+
+def _at_most(name: str, number: int, max_value: int | None) -> int:
+    """Return an integer after checking it; `max_value` is a power of two, or None."""
     if max_value is not None and number > max_value:
         raise wrong_value(name, f"be at most 2**{max_value.bit_length() - 1}", format_value(number))
     return number
@@ -110,9 +115,7 @@ def non_negative_integer(name: str, value: SupportsIndex, *, max_value: int | No
     number = integer(name, value, "a non-negative integer", hint)
     if number < 0:
         raise wrong_value(name, "be a non-negative integer", format_value(number))
-    if max_value is not None and number > max_value:
-        raise wrong_value(name, f"be at most 2**{max_value.bit_length() - 1}", format_value(number))
-    return number
+    return _at_most(name, number, max_value)
 
 
 def positive_number(name: str, value: object) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from numbers import Real
-from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy  # noqa: ICN001 - `np` is typed as a `Namespace`
 
@@ -36,7 +36,6 @@ class AnyArray(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=AnyArray)
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # NumPy itself conforms to the standard; its wrapper in array_api_compat takes 0.1 s to import.
@@ -53,7 +52,7 @@ def is_compiling() -> bool:
     return torch is not None and bool(torch.compiler.is_compiling())
 
 
-def cached_lookup(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def cached_lookup(function: Callable[..., Result]) -> Callable[..., Result]:
     """Cache the results of a function of dtypes, types, namespaces and integers.
 
     A compiler of PyTorch warns about `lru_cache`; for it, these results are constants.
@@ -61,13 +60,13 @@ def cached_lookup(function: Callable[Parameters, Result]) -> Callable[Parameters
     results: dict[tuple[object, ...], Result] = {}
 
     @wraps(function)
-    def call(*values: Parameters.args, **_: Parameters.kwargs) -> Result:
+    def call(*values: object) -> Result:
         key = type(values[0]), values  # dtypes of other libraries may have equal hashes
         result = results.get(key)
         if result is None:
             if len(results) >= _MAX_RESULTS:
                 results.clear()
-            result = results[key] = function(*values)  # type: ignore[call-arg]
+            result = results[key] = function(*values)
         return result
 
     # As torch.compiler.assume_constant_result does, without importing PyTorch.

@@ -21,7 +21,7 @@ from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, 
 _MIN_RANGE_KEYS = 64
 
 # A position far beyond any window that starts at 0.
-_DISTANT_POSITION = 2**40
+DISTANT_POSITION = 2**40
 
 
 class ConcretePositions(NamedTuple):
@@ -199,7 +199,7 @@ def _check_fits_ring(mask: Mask, window: int, num_sink_tokens: int) -> None:
     parts, ring = mask._leaves(), (num_sink_tokens, window)
     for part in parts:
         part._check_ring(window)
-    for last in {n for part in parts for n in part._probe_positions(_DISTANT_POSITION)}:
+    for last in {n for part in parts for n in part._probe_positions(DISTANT_POSITION)}:
         visible = mask._visible_keys(((last - 1, last),), last).any_query
         if any(start <= last // 2 < stop for start, stop in visible):
             continue  # the mask has no window, so the window of the ring applies

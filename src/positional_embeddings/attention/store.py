@@ -104,7 +104,7 @@ class WritePlan(NamedTuple):
         backend, is_joined, joined = self.axes.backend, step._is_joined, None
         has_put = self.writes is None and backend.supports_put
         if is_joined or (self.writes is None and not has_put):
-            joined = backend.xp.concat([buffer[self.read], new], axis=self.axes.seq)
+            joined = self.seen(buffer, new, is_joined=True)
         if self.writes is not None:
             for slots, tokens in self.writes:
                 buffer[slots] = new[tokens]

@@ -11,6 +11,7 @@ from positional_embeddings.arrays.caching import get_or_compute, remember, signa
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none, np
+from positional_embeddings.attention.at_positions import DISTANT_POSITION
 from positional_embeddings.attention.attention import (
     PreparedCall,
     attend,
@@ -42,8 +43,6 @@ _UNKNOWN = (
 )
 # The remedy of a refusal whose reason names none.
 _BY_HAND = " Make an `AttentionLayer` for each of its layers by hand, as its code attends."
-# Positions far outside any window, in tokens.
-_DISTANT_POSITION = 2**40
 
 
 def _optional_value(kind: type, name: str, value: object) -> Any:
@@ -137,7 +136,7 @@ class AttentionLayer(checks.CheckedDataclass):
         if self.window is not None:
             # The keys that the newest of many tokens sees.
             mask = SlidingWindowMask(None, None) if self.mask is None else self.mask
-            for last in mask._probe_positions(_DISTANT_POSITION):
+            for last in mask._probe_positions(DISTANT_POSITION):
                 visible = mask._visible_keys(((last - 1, last),), last).any_query
                 if any(start < last - self.window for start, _ in visible):
                     requirement = f"hide all keys but the {self.window} newest ones (`window`)"

@@ -39,6 +39,7 @@ def attend_visible(
         finite_probe = backend.sum_of_all(products)
         to_add = None if bias is None else spec.bias_to_add(bias)
         scores = spec.scores_from_products(products, None, mask, to_add)
+        del products  # memory for the weights, unless the scores have overwritten them
         weights, lse = softmax(scores, backend, spec.sinks, with_lse=spec.with_lse)
         output = weighted_sums(weights, value, backend)
         if backend.is_finite(finite_probe + backend.sum_of_all(output)):
@@ -82,6 +83,9 @@ def _weights(
 ) -> tuple[Array, Array]:
     """Return the weights, and the logarithm of the sum of exponentials if `spec.with_lse`."""
     backend = spec.backend
-    products = query_key_products(query, key, backend, spec.scale)
-    scores = spec.scores_from_products(products, nonfinite, *spec.mask_and_bias(mask, bias))
+    scores = spec.scores_from_products(
+        query_key_products(query, key, backend, spec.scale),
+        nonfinite,
+        *spec.mask_and_bias(mask, bias),
+    )
     return softmax(scores, backend, spec.sinks, with_lse=spec.with_lse)
