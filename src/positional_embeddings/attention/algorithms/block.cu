@@ -8,8 +8,8 @@ typedef NUMBER Number;  // of scores, output and state
 typedef GIVEN Given;  // of keys and values
 typedef long long Index;
 
-// An array that a call does not have is a null pointer. Scores, halves, state and sums have a row for each
-// query, one after another; the other arrays have the steps of the traversal.
+// An array that a call does not have is a null pointer. Scores, halves, state and sums have
+// consecutive rows, one for each query; the other arrays have the steps of the traversal.
 struct Steps { Index row[ROW_AXES], key, feature; };  // in numbers, 0 where an array broadcasts
 struct Traversal {
   Index lengths[ROW_AXES], keys, key_features, features;

@@ -35,9 +35,11 @@ __device__ V load(const U* from) { return *reinterpret_cast<const V*>(from); }
 
 extern "C" __global__ void positional_embeddings_rotate_vectors(
     const T* x, T* out, const C* cos, const C* sin, const Traversal traversal) {
-  const Axis &v = traversal.vectors, &r = traversal.rows, &g = traversal.groups, &repeats = traversal.repeats;
+  const Axis &v = traversal.vectors, &r = traversal.rows;
+  const Axis &g = traversal.groups, &repeats = traversal.repeats;
   // `parts` consecutive blocks along x cover the vectors of a row.
-  const unsigned parts = traversal.parts, block = blockIdx.x / parts, part = blockIdx.x - block * parts;
+  const unsigned parts = traversal.parts;
+  const unsigned block = blockIdx.x / parts, part = blockIdx.x - block * parts;
   const Index i = static_cast<Index>(part) * blockDim.x + threadIdx.x;
   const Index j = static_cast<Index>(block) * blockDim.y + threadIdx.y;
   if (i >= v.length || j >= r.length) return;
