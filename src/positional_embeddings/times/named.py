@@ -344,9 +344,9 @@ class _Range:
         """Warn of values far outside of the range, or of more than in a random split."""
         x = _since(column, self.origin)
         xp = get_backend(X=x).xp
-        counts = [int(xp.count_nonzero((x < low) | (x > high))) for low, high in (self.limits, self.far_limits)]
+        limits, size = (self.limits, self.far_limits), x.shape[0]
+        counts = [int(xp.count_nonzero((x < low) | (x > high))) for low, high in limits]
         # The probability that the outermost rows of all are not in `fit`.
-        size = x.shape[0]
         probability = (size / (size + self.size)) ** counts[0]
         if counts[1] or probability < _MIN_PROBABILITY:
             label = f"{self.label[:1].upper()}{self.label[1:]}"
