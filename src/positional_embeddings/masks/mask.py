@@ -273,7 +273,7 @@ class Mask(ArrayDataclass):
         """Return whether the mask may hide padding before the first token of a sequence."""
         return False
 
-    def _by_token(self, is_token: HostArray) -> "Mask":  # noqa: ARG002
+    def _by_token(self, is_token: Array) -> "Mask":  # noqa: ARG002
         """Return the mask for padded prompts, (batch, column), by token instead of by column."""
         return self
 
@@ -354,7 +354,7 @@ class _Compound(Mask):
             requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
             raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)
 
-    def _by_token(self, is_token: HostArray) -> Mask:
+    def _by_token(self, is_token: Array) -> Mask:
         return type(self)(tuple(mask._by_token(is_token) for mask in self.masks))
 
     def _leaves(self) -> tuple[Mask, ...]:
