@@ -127,10 +127,10 @@ class NewTokens(NamedTuple):
 
         A trace does not know whether there were tokens before; then all columns count as tokens.
         """
-        if self.mask is None or (self.max_length is not None and self.before.any()):
+        had_tokens = self.host.xp.any(self.before > 0)
+        if self.mask is None or (self.max_length is not None and had_tokens):
             return None
-        is_token = self.mask == 1
-        return is_token if self.max_length is not None else is_token | self.host.xp.any(self.before > 0)
+        return (self.mask == 1) | had_tokens
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
