@@ -127,7 +127,7 @@ TYPE_ERRORS = {
     "RoPE(8, 3, scaling='longrope')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'longrope'.",
     "RoPE(8, 3, scaling='proportional')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'proportional'.",
     "RoPE(8, 3, scaling='magic')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'magic'.",
-    "RoPE(8, 3, scaling={'type': 'linear'})": "`scaling` must be a function such as LinearScaling(4.0), or None, got {'type': 'linear'}.",
+    "RoPE(8, 3, scaling={'type': 'linear'})": "`scaling` must be a function such as LinearScaling(4.0), or None, got {'type': 'linear'}. `RoPE.from_hf_config` reads a configuration.",
     "neg_half(zeros(4, dtype='uint8'))": "`x` must have a dtype with negative numbers, got uint8.",
     "LongRoPEScaling(1.0, [1.0], 8)": "`short_factor` must be a list or tuple of numbers, got 1.0.",
     "hf(text_config='a')": "`text_config` must be a dict, got 'a'.",

@@ -26,6 +26,8 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespa
 
 _LARGEST = sys.float_info.max
 
+_TOKENIZER_MASK_HINT = " Pass PaddingMask.from_attention_mask(mask) if it is (batch, key)."
+
 
 def integer(
     name: str, value: SupportsIndex, requirement: str = "an integer", hint: str = ""
@@ -197,17 +199,20 @@ def floating(xp: Namespace, **arrays: Array) -> None:
             raise _wrong_dtype(name, array, "a floating-point dtype")
 
 
-def mask(name: str, array: Array, xp: Namespace) -> None:
+def mask(name: str, array: Array, xp: Namespace, hint: str = "") -> None:
     """Check that a mask is boolean; the error states the meaning of True."""
     if not dtypes.is_dtype(array.dtype, "bool", xp):
-        hint = f" Pass {name} == 0 if 1 marks visible keys, {name} < 0 if it is added to scores."
+        hint += f" Pass {name} == 0 if 1 marks visible keys, {name} < 0 if it is added to scores."
         raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
 
 
 def mask_or_bias(kind: str, name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean, and that a bias holds real numbers."""
     if kind == "mask":
-        mask(name, array, xp)
+        is_padding = (
+            name == "mask" and array.ndim == 2 and dtypes.is_dtype(array.dtype, "integral", xp)
+        )
+        mask(name, array, xp, _TOKENIZER_MASK_HINT * is_padding)
     else:
         real_floating(xp, **{name: array})
 

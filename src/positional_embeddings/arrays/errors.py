@@ -85,6 +85,7 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
     if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     expressions = (
         (is_count, f"np.arange({value})" if is_count else ""),
@@ -99,7 +100,8 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
-        (isinstance(value, list | tuple), f"{library}.asarray({name})"),
+        (is_number and name in ("lengths", "indices"), f"[{name}]"),
+        (is_number or isinstance(value, list | tuple), f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )
     return next((f" Pass {expression}." for fits, expression in expressions if fits), "")

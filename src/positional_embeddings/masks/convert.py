@@ -148,7 +148,7 @@ def to_attend(
         For a `Mask`: numbers of queries and keys, and position of the first query among the
         keys. If None, `k_len` equals `q_len`, and the last query is at the last key.
     xp, device : optional
-        For a `Mask`: array library (NumPy if None) and device of the result.
+        For a `Mask`: array library (NumPy if None) and device of the result, as for `Mask.dense`.
 
     Returns
     -------

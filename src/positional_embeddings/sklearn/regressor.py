@@ -454,7 +454,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if not isinstance(self.kernel, Kernel):
             if not (isinstance(self.kernel, str) and self.kernel in ("auto", "gaussian")):
                 raise kernels.wrong_kernel(
-                    "kernel", 'be "auto", "gaussian" or a kernel', self.kernel
+                    "kernel",
+                    'be "auto", "gaussian" or a kernel, such as MaternKernel()',
+                    self.kernel,
                 )
             is_default = isinstance(self.length_scale, str) and self.length_scale == LOO
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
