@@ -170,7 +170,9 @@ def bucket_limits(
 class T5Bias(bias.Bias):
     """The relative bias of T5: a learned number for each head and bucket of relative positions.
 
-    Immutable: `dataclasses.replace` returns a copy with another table.
+    The table of a checkpoint is `embeddings`. A decoder has ``bidirectional=False``. The scale of
+    T5's attention is 1, ``scale=1.0``. Immutable: `dataclasses.replace` returns a copy with another
+    table.
 
     Parameters
     ----------

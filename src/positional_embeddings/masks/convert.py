@@ -226,8 +226,8 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        Only NumPy arrays of a mask are read. With arrays of other libraries, a block that is
-        possibly partial is listed as partial.
+        Only NumPy arrays of a mask are read: pass ``SegmentMask(ids.cpu().numpy())`` of tensors
+        `ids`. With arrays of other libraries, no block that may be visible is omitted.
     q_len, k_len : int
         Numbers of queries and keys. If `k_len` is None, it equals `q_len`.
     block_size : int
@@ -330,7 +330,9 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     Returns
     -------
     array of bool, shape (query, key, batch or 1)
-        True where a query may not attend to a key.
+        True where a query may not attend to a key, for attention with features first. In the layout
+        ``(batch, heads, seq, head)`` pass ``~attend`` instead, and in ``(batch, seq, heads, head)``
+        ``~attend`` with axes 1 and 2 swapped.
 
     Raises
     ------

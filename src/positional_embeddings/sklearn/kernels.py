@@ -467,8 +467,10 @@ def wrong_kernel(name: str, requirement: str, actual: Any) -> Exception:
             "Matern, PeriodicKernel for ExpSineSquared."
         )
         return wrong_type(name, requirement, type_name(actual), hint)
-    wrong = wrong_value if isinstance(actual, str) else wrong_type
-    return wrong(name, requirement, format_value(actual))
+    if isinstance(actual, str):
+        hint = " Pass an object, such as MaternKernel()."
+        return wrong_value(name, requirement, format_value(actual), hint)
+    return wrong_type(name, requirement, format_value(actual))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
