@@ -11,7 +11,7 @@ VALUE_ERRORS = {
     "RoPE(4, 9)(zeros((4, 5, 3, 2)))": "`feature_axis` and `seq_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Make the layer with feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
     "attention_weights(*ones((2, 4, 5, 3, 2)), seq_axis=1)": "`feature_axis` and `seq_axis` must be given for `q` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
     "apply_rope(ones((4, 5, 3, 2)), ones((2, 5)), ones((2, 5)))": "`feature_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1 for (batch, heads, seq, head), or feature_axis=0 for (head, seq, heads, batch).",
-    "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
+    "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0. Make the layer with max_len=11 or more.",
     "AbsolutePE(6, 10).encoding(zeros((5, 3)))": "`x` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10)(zeros((9, 6, 2)))": "`x` must have 6 features (`embedding_size`) on axis 0, got shape (9, 6, 2). Make the layer with feature_axis=1, seq_axis=0 if the sequence is first.",
     "AbsolutePE(6, 10, arrangement='cosine')": "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",

@@ -307,12 +307,12 @@ def feature_dtype(x: Array, dtype: Dtype | None, backend: Backend) -> Dtype:
 
 
 def within_table(
-    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
+    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x", hint: str = ""
 ) -> None:
     """Check that the positions `offset` to `offset + size` - 1 lie within a table."""
     if offset + size > limit:
         requirement = f"have at most {plural(limit, 'position')} (`{limit_name}`) on axis {seq}"
-        raise wrong_value(name, requirement, f"{size} at offset {format_value(offset)}")
+        raise wrong_value(name, requirement, f"{size} at offset {format_value(offset)}", hint)
 
 
 def omitted(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:

@@ -351,7 +351,8 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     visible: Array = attend
     if not dtypes.is_dtype(visible.dtype, "bool", xp):
         requirement = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", requirement, dtypes.dtype_name(visible.dtype))
+        hint = " Pass attend == 1, or attend == 0 if it is added to scores."
+        raise wrong_type("attend", requirement, dtypes.dtype_name(visible.dtype), hint)
     shape = tuple(visible.shape)
     if visible.ndim not in (2, 3, 4) or (visible.ndim == 4 and shape[1] != 1):
         requirement = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
