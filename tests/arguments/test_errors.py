@@ -11,7 +11,7 @@ VALUE_ERRORS = {
     "RoPE(4, 9)(zeros((4, 5, 3, 2)))": "`feature_axis` and `seq_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Make the layer with feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
     "attention_weights(*ones((2, 4, 5, 3, 2)), seq_axis=1)": "`feature_axis` and `seq_axis` must be given for `q` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
     "apply_rope(ones((4, 5, 3, 2)), ones((2, 5)), ones((2, 5)))": "`feature_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1 for (batch, heads, seq, head), or feature_axis=0 for (head, seq, heads, batch).",
-    "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
+    "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0. Make the layer with max_len=11 or more.",
     "AbsolutePE(6, 10).encoding(zeros((5, 3)))": "`x` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10)(zeros((9, 6, 2)))": "`x` must have 6 features (`embedding_size`) on axis 0, got shape (9, 6, 2). Make the layer with feature_axis=1, seq_axis=0 if the sequence is first.",
     "AbsolutePE(6, 10, arrangement='cosine')": "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",
@@ -44,7 +44,7 @@ VALUE_ERRORS = {
     "cumulative_lengths([2**63 - 1, 2**63])": f"`lengths` must be between 0 and the largest int64 = {2**63 - 1}, got {2**63} at index 1.",
     "cumulative_lengths([2, 10**30])": f"`lengths` must be between 0 and the largest int64 = {2**63 - 1}, got {10**30} at index 1.",
     "positions_from_mask(zeros((1, 4, 2), dtype=bool))": "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2).",
-    "GlobalMask(zeros((2, 2), int))": "`indices` must have shape (tokens,), got (2, 2).",
+    "GlobalMask(zeros((2, 2), int))": "`indices` must have shape (tokens,), got (2, 2). If they differ between sequences, pass FunctionMask(lambda q, k: ~(g[q] | g[k])), with g of shape (seq, batch), True at global tokens.",
     "alibi_bias(4, 3, query_positions=np.arange(3))": "`q_len` must be left out with `query_positions`, got 3.",
     "KERPLEBias(ones(3), ones(3), variant='log')": "`variant` must be 'logarithmic' or 'power', got 'log'.",
 }

@@ -832,7 +832,7 @@ WRONG = [
         PositionalEncoder("cyclic"),
         NUMBERS,
         ValueError,
-        "`periods` must be given with encoding 'cyclic', got None.",
+        "`periods` must be given with encoding 'cyclic', got None. Pass periods=\"year\", or others.",
     ),
     (
         PositionalEncoder("fourier", degree=4),

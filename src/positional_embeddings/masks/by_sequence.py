@@ -333,6 +333,8 @@ class SegmentMask(Mask):
         if checks.is_static(last) and (start < first or last < stop):
             requirement = "have shape (seq,) or (seq, batch), and include the query positions"
             actual = f"shape {tuple(self.ids.shape)}, for positions {first} to {last - 1}"
+            if not hint and self.ids.ndim == 2 and stop <= (self.ids.shape[1] or 0):
+                hint = " Pass ids.T if they are (batch, seq)."
             raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual, hint)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)

@@ -35,7 +35,8 @@ _MAX_REPR_SIZE = 1000
 
 _LEFT_PADDING_HINT = (
     " Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the "
-    "first token, and -1 at padding."
+    "first token, and -1 at padding. For an array, evaluate the mask at these, p of shape "
+    "(batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :]."
 )
 
 
@@ -152,8 +153,8 @@ class Mask(ArrayDataclass):
             Position of the first query among the keys. If None, ``k_len - q_len``: the last
             query is at the last key, as with cached keys.
         xp, device : optional
-            Array library (NumPy if None) and device of the result; only if all arrays of the mask
-            belong to NumPy.
+            Array library (NumPy if None) and device of the result. If the mask holds arrays of
+            another library, `xp` is that library or None, and `device` is None.
 
         Returns
         -------
@@ -167,7 +168,10 @@ class Mask(ArrayDataclass):
         ValueError
             If a number is not positive, or the mask does not match the numbers of queries and keys.
         """
-        for name in self._arrays():
+        arrays = self._arrays()
+        if arrays and xp is not None and backend_for(xp).xp is self._backend().xp:
+            xp = None
+        for name in arrays:
             checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         backend = self._backend(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)

@@ -259,7 +259,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name in parameters:
                 options[name] = value
                 if not is_set and parameters[name].default is Parameter.empty:
-                    raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
+                    hint = f' Pass {name}="year", or others.'
+                    raise wrong_value(name, f"be given with encoding {encoding!r}", "None", hint)
             elif is_set:
                 requirement = f"be left out with encoding {encoding!r}, which does not use it"
                 raise wrong_value(name, requirement, format_value(value))
