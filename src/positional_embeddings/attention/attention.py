@@ -5,10 +5,10 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.caching import call_key, remember, signature_of
+from positional_embeddings.arrays.caching import arrays_key, remember
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.attention.algorithms import blocks, jax_loops
 from positional_embeddings.attention.algorithms.blocks import attend_blocks
 from positional_embeddings.attention.algorithms.cupy import attend_cupy, cupy_weights
@@ -21,7 +21,7 @@ from positional_embeddings.attention.algorithms.listed_keys import (
 )
 from positional_embeddings.attention.at_positions import StepPositions
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep, positions_in_step
+from positional_embeddings.attention.cache import KVStep, positions_in_step
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -453,10 +453,9 @@ def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> An
 
     Masks of numbers compare by value, biases by identity.
     """
-    arrays = signature_of(q, k, v, arguments.sinks)
-    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(arguments.arrays()):
-        return None  # tensors of a mask or a bias may change, and have gradients
-    arrays = arrays or call_key(q, None, k, v, arguments.sinks)
+    arrays = arrays_key(q, k, v, arguments.sinks)
+    if type(q) is not np.ndarray and arguments.has_tensors:
+        return None
     *options, _, _ = arguments  # all but positions and sinks
     types = tuple(map(type, options))  # True is not 1
     plan_key = arrays, id(arguments.bias), tuple(options), types
