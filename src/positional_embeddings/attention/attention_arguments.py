@@ -64,11 +64,11 @@ class AttentionArguments(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    @property
-    def has_tensors(self) -> bool:
-        """Return whether a mask or bias holds tensors, which may change and have gradients."""
-        arrays = self._replace(positions=None, sinks=None).arrays().values()
-        return not all(isinstance(array, np.ndarray) for array in arrays)
+    def has_tensors(self, q: Array) -> bool:
+        """Return whether a mask or bias holds tensors as `q`, which may change, with gradients."""
+        if type(q) is np.ndarray:
+            return False
+        return bool(self._replace(positions=None, sinks=None).arrays())
 
     def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
         """Check the options, masks and biases; return `scale`, `softcap` and `block_size`."""

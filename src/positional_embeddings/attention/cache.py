@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, count
+from itertools import accumulate
 from math import prod
 from threading import Lock
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import array_field
@@ -77,6 +77,10 @@ class LayerShape(NamedTuple):
     value_size: int
     window: int | None
 
+    def _attend_in_step(self, *_: Any) -> None:
+        hint = " Make it with KVCache.empty([AttentionLayer(...), ...]), or call `update`."
+        raise wrong_type("cache", "have AttentionLayers", "one of a number of layers", hint)
+
 
 class CacheForm(NamedTuple):
     """What the caches of a sequence of steps have in common."""
@@ -88,6 +92,8 @@ class CacheForm(NamedTuple):
     seq_axis: int
     order: tuple[int, ...]  # axes of batch, heads, slots and features in buffers
     num_coordinates: int  # of the positions of the layers, 0 without their axis
+    attending: frozenset[int]  # indices of the layers that are not None
+    max_length: int  # number of tokens that slots and positions can hold
 
     @property
     def is_batch_first(self) -> bool:
@@ -101,29 +107,33 @@ class CacheForm(NamedTuple):
 
     def shape(self, *lengths: int) -> tuple[int, ...]:
         """Return the shape of an array of some sequences, heads, tokens and features."""
-        return tuple([length for _, length in sorted(zip(self.order, lengths, strict=True))])
+        shape = [0] * 4
+        for axis, length in zip(self.order, lengths, strict=True):
+            shape[axis] = length
+        return tuple(shape)
 
 
 class BufferOwner:
     """The newest of the caches that share buffers, and the caches whose tokens are still there."""
 
-    def __init__(self, oldest: tuple[HostArray, ...]) -> None:
-        self.versions = count()
-        self.newest = next(self.versions)
-        # Position of the oldest token in each ring.
-        self.oldest = oldest
-        self.intact: WeakValueDictionary[int, KVCache] = WeakValueDictionary()
+    def __init__(self, cache: "KVCache") -> None:
+        self.oldest = cache._oldest  # position of the oldest token in each ring
+        self.newest = ref(cache)
+        self.intact = [self.newest]
 
     def pass_to(self, cache: "KVCache") -> None:
         """Make a cache the newest one."""
-        self.newest = cache._version
-        self.intact[self.newest] = cache
+        self.newest = ref(cache)
+        self.intact.append(self.newest)
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
-        for version, cache in list(self.intact.items()):
-            if cache is not before and np.any(cache.lengths > before.lengths):
-                self.intact.pop(version, None)
+        caches = [(intact, intact()) for intact in self.intact]
+        self.intact = [
+            intact
+            for intact, cache in caches
+            if cache is before or (cache and not (cache.lengths > before.lengths).any())
+        ]
         held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
             np.maximum(np.minimum(now, before.lengths), then) if slots.is_ring else now
@@ -190,7 +200,6 @@ class KVCache(MadeByCache):
     _lead_since: Array = array_field()
     _prototype: Array = array_field()  # of the library and device of positions
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
-    _version: int = field(default=0, init=False, compare=False)
 
     @classmethod
     @compute_on_device
@@ -272,7 +281,8 @@ class KVCache(MadeByCache):
             if sinks and window is None:
                 raise wrong_type("window", "be given with `num_sink_tokens`", "None")
             layers = [LayerShape(heads, size, value_size, window)] * number
-        form = _form_of(layers, capacity, sinks, drafts, feature_axis, seq_axis)
+        limit = checks.max_position(backend)
+        form = _form_of(layers, capacity, sinks, drafts, feature_axis, seq_axis, limit)
         lengths = frozen_integers(np.zeros(batch, dtype=np.int64))
         cache = object.__new__(cls)
         prototype = backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)
@@ -292,10 +302,7 @@ class KVCache(MadeByCache):
 
     def _own_buffers(self, backend: Backend) -> None:
         """Make the cache the only one of its buffers."""
-        owner = BufferOwner(self._oldest) if backend.is_mutable else None
-        checks.set_fields(self, _owner=owner, _version=0)
-        if owner is not None:
-            owner.intact[0] = self
+        checks.set_fields(self, _owner=BufferOwner(self) if backend.is_mutable else None)
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self._form.layers), "layer")
@@ -327,7 +334,7 @@ class KVCache(MadeByCache):
         if owner is None:
             return self._oldest
         with _LOCK:
-            is_intact = owner.intact.get(self._version) is self
+            is_intact = any(intact() is self for intact in owner.intact)
             oldest = tuple(
                 np.minimum(np.maximum(own, now), self.lengths)
                 for own, now in zip(self._oldest, owner.oldest, strict=True)
@@ -363,10 +370,8 @@ class KVCache(MadeByCache):
 
     def _with(self, **changed: Any) -> "KVCache":
         """Return another cache of the same buffers, in a list of its own."""
-        cache, owner = object.__new__(type(self)), self._owner
-        version = next(owner.versions) if owner else 0
-        state = {"_buffers": [*self._buffers], "_version": version}
-        vars(cache).update(vars(self) | state | changed)
+        cache = object.__new__(type(self))
+        vars(cache).update(vars(self) | {"_buffers": [*self._buffers]} | changed)
         return cache
 
     # Steps.
@@ -407,11 +412,10 @@ class KVCache(MadeByCache):
         """
         backend = self._backend()
         groups, after, oldest = self._groups(tokens, backend)
-        layers = self._form.layers
         cache = self._with(
             lengths=frozen_integers(after),
             _oldest=oldest,
-            _missing=frozenset([n for n, layer in enumerate(layers) if layer is not None]),
+            _missing=self._form.attending,
         )
         ordinary = groups[0].positions
         if positions is not None:
@@ -529,9 +533,8 @@ class KVCache(MadeByCache):
 
     def _check_capacity(self, new: NewTokens) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
-        full = [slots.capacity for slots in self._form.slots if not slots.is_ring]
-        limit = min([checks.max_position(new.backend), *full])
         bound: Any = new.max_length
+        limit = self._form.max_length
         if bound <= limit:
             return
         self._check_found()
@@ -866,9 +869,6 @@ class KVStep(MadeByCache):
         """
         number = self._index(layer)
         layer_spec = self._cache._form.layers[number]
-        if isinstance(layer_spec, LayerShape):
-            hint = " Make it with KVCache.empty([AttentionLayer(...), ...]), or call `update`."
-            raise wrong_type("cache", "have AttentionLayers", "one of a number of layers", hint)
         return layer_spec._attend_in_step(self, number, q, k, v, sinks)  # type: ignore[no-any-return]
 
     def _index(self, layer: int) -> int:
@@ -961,11 +961,10 @@ class KVStep(MadeByCache):
                 actual = f"{number}, which has stored in this step"
                 hint = " Each token, or chunk of tokens, has a step of its own."
                 raise wrong_value("layer", "be another one in each call", actual, hint)
-            if self._missing_before and not self._has_begun:
+            if not self._has_begun:
                 check_stored(self._missing_before)
             if owner is not None and before is not None and not backend.is_compiling:
-                newest = after if self._has_begun else before
-                if owner.newest != newest._version:
+                if owner.newest() is not (after if self._has_begun else before):
                     requirement = "be of the newest cache of its buffers"
                     actual = "one of an earlier cache"
                     raise wrong_value("step", requirement, actual, _STALE_HINT)
@@ -1024,6 +1023,7 @@ def _form_of(
     drafts: int,
     feature_axis: int | None,
     seq_axis: int | None,
+    max_length: int,
 ) -> CacheForm:
     """Return the slots and axes of a cache of some layers."""
     unique = {layer: layer for layer in layers if layer is not None}
@@ -1057,6 +1057,8 @@ def _form_of(
         seq_axis,  # type: ignore[arg-type]
         (batch, head, seq, feature),
         max(coordinates, default=0),
+        frozenset([number for number, layer in enumerate(layers) if layer is not None]),
+        min([max_length, *(each.capacity for each in slots.values() if not each.is_ring)]),
     )
 
 
@@ -1113,7 +1115,8 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
 
     It is NumPy's if the host can read all arrays, else the passed one, which traces.
     """
-    if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
+    known = [isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays]
+    if all(known):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": backend.int_dtype, "device": backend.device}

@@ -21,7 +21,7 @@ class BufferAxes(NamedTuple):
 
     def part(self, start: int, count: int, row: int = 0, rows: int = 1) -> Index:
         """Return the index of some slots or tokens, of one of the rows."""
-        index = [slice(None)] * (1 + max(self.batch, self.seq))
+        index = [slice(None)] * self.ndim
         index[self.batch], index[self.seq] = slice(row, None, rows), slice(start, start + count)
         return tuple(index)
 

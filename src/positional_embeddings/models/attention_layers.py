@@ -15,6 +15,7 @@ from positional_embeddings.attention.at_positions import DISTANT_POSITION
 from positional_embeddings.attention.attention import (
     PreparedCall,
     attend,
+    attend_in_context,
     prepare,
     prepare_cached,
 )
@@ -31,7 +32,6 @@ from positional_embeddings.models.layers import Layer
 from positional_embeddings.models.model_types import LayerAttention
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
-from positional_embeddings.rotary.rotate import rotate as rotate_by_tables
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
 # From queries and keys to both as they are stored.
@@ -235,18 +235,19 @@ class AttentionLayer(checks.CheckedDataclass):
         key: Any = arrays_key(q, k, v, sinks)
         key = key and (id(self), *key)
         plan = (step._plans or {}).get(key) or self._plan_in_step(step, number, q, k, v)
-        q, k = plan.rotate(q, k)
-        attention = plan.attention
-        if attention is None:  # before anything is stored
-            keys, values = step._seen(number, k, v, plan.writes)
-            arguments = self._arguments(step.of(number), sinks)
-            key = None if arguments.has_tensors else key
-            make = prepare if key is None else prepare_cached
-            attention = make(q, keys, values, arguments)
-            remember(step._plans, key, plan._replace(attention=attention))
-        keys, values = step._store(number, k, v, plan.writes)
-        spec, algorithm = attention
-        return attend(spec.with_sinks(sinks), algorithm, q, keys, values)
+        with plan.writes.axes.backend.compute_context(q):
+            q, k = plan.rotate(q, k)
+            attention = plan.attention
+            if attention is None:  # before anything is stored
+                keys, values = step._seen(number, k, v, plan.writes)
+                arguments = self._arguments(step.of(number), sinks)
+                key = None if arguments.has_tensors(q) else key
+                make = prepare if key is None else prepare_cached
+                attention = make(q, keys, values, arguments)
+                remember(step._plans, key, plan._replace(attention=attention))
+            keys, values = step._store(number, k, v, plan.writes)
+            spec, algorithm = attention
+            return attend_in_context(spec.with_sinks(sinks), algorithm, q, keys, values)
 
     def _plan_in_step(self, step: KVStep, number: int, q: Array, k: Array, v: Array) -> "_StepPlan":
         """Check new tokens, and return what rotates and stores them."""
@@ -313,12 +314,15 @@ def _token_rotation(rope: RoPE, position: int, q: Array, k: Array, xp: Namespace
     Both are rotated together: for one token each call of the library takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.axes_in_4d(rope))
-    plan, cos, sin = rope._prepare(xp.concat([q, k], axis=axis), None, position)
+    both = xp.concat([q, k], axis=axis)
+    plan, cos, sin = rope._prepare(both, None, position, out=both)
+    kernel: Any = plan.kernel
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
     def rotate_both(q: Array, k: Array) -> tuple[Array, Array]:
-        both = rotate_by_tables(xp.concat([q, k], axis=axis), cos, sin, plan)
+        both = xp.concat([q, k], axis=axis)
+        kernel(both, cos, sin, both, plan, 1)
         return both[queries], both[keys]
 
     return rotate_both
