@@ -927,10 +927,7 @@ class KVStep(MadeByCache):
             size = group.key_positions.shape[axis] - tokens * group._is_joined
             rows = group.positions.shape[1 - axis]
             writes = [
-                (
-                    buffer_axes.part(slot, n, row, rows),
-                    () if n == tokens and rows == 1 else buffer_axes.part(token, n, row, rows),
-                )
+                (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
                 for row, slot, token, n in group._writes
             ]
         return WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
