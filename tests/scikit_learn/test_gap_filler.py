@@ -984,9 +984,13 @@ def test_it_goes_into_a_column_transformer():
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("filler", [GapFiller(), GapFiller(LinearRegression())])
+@pytest.mark.parametrize(
+    "filler", [GapFiller(), GapFiller(LinearRegression()), GapFiller(positions=[0])]
+)
 def test_what_scikit_learn_asks_of_an_imputer(filler):
-    results = check_estimator(filler, on_skip=None, on_fail=None)
+    failures = {"check_estimators_pickle": "it cuts gaps into positions, too"}
+    failures = failures if filler.positions == [0] else {}
+    results = check_estimator(filler, expected_failed_checks=failures, on_skip=None, on_fail=None)
     assert [r for r in results if r["status"] == "failed"] == []
     # It computes in NumPy: arrays of other libraries are not asked for.
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
@@ -1204,7 +1208,7 @@ USELESS = {
     "constant": (800, np.ones(800)),
     "counter": (800, np.arange(800.0)),
     "rounding": (800, 1e6 * np.arange(800.0) + 1e-9 * np.sin(np.arange(800))),
-    "three measurements": (800, at(800, 101, 303, 507)),
+    "three measurements": (800, at(800, 110, 303, 520)),  # in a gap, and outside of gaps
     "eight measurements": (120, at(120, 40, 41, 69, 70, 71, 72, 98, 99)),
 }
 
@@ -1323,12 +1327,28 @@ def test_a_column_that_follows_helps(lag):
 
 
 def test_gaps_after_a_table_without_gaps():
-    """At positions of fit, other columns determine the standard deviations."""
-    y, close, hidden = walks(5)
+    """Samples of fit fill gaps at their positions; other columns help between them."""
+    y, close, hidden = walks(1)
     table = np.column_stack([np.arange(800.0), y, close])
-    filler = GapFiller(positions=[0]).fit(table)
-    table[hidden, 1] = np.nan
-    assert (filler.transform_std(table)[hidden, 1] < 0.5).all()
+    first, later = table[~hidden], np.where([0, 1, 0], np.nan, table)
+    filler = GapFiller(positions=[0]).fit(first)
+    filled, std = filler.transform(later), filler.transform_std(later)
+    np.testing.assert_array_equal(filled[~hidden], first)
+    np.testing.assert_array_equal(std[~hidden], np.zeros_like(first))
+    assert rms((filled - table)[hidden, 1]) < 0.5
+    assert ((std > 0) & (std < 0.5))[hidden, 1].all()
+
+
+def test_a_time_of_large_errors_does_not_determine_the_slopes():
+    """A fifth of a column is noise of a broken sensor."""
+    errors, distance = [], abs(np.arange(400) - 200)
+    for seed in range(3):
+        y, close, hidden = walks(1, n=400, seed=seed)
+        noise = 20 * np.random.default_rng(seed + 9).normal(size=400) * (distance < 40)
+        hidden &= distance > 45
+        errors.append([error_beside(y + noise, hidden, *other) for other in ([close], [])])
+    helped, alone = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert helped < 0.35 * alone
 
 
 def test_a_long_record_of_many_lengths():

@@ -158,16 +158,17 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         \lambda = \frac{K}{n} \frac{\rho}{1 - \rho},
 
     where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
-    of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, K is the
-    number of columns in use, n that of windows, and :math:`\rho` the part of the variance that
-    remains. A column whose changes follow or precede by up to three steps is shifted. The mean of
-    the record is a third bridge of corrected candidates, and of all candidates if rows have no
-    order. Errors of corrected candidates are predictions from the other four of five blocks of
-    time. All candidates share the weights. Gaps of an octave of :math:`\rho` have their own weights
-    and variance, from hidden samples with the other columns measured as in these gaps. Columns
-    measured at less than a tenth of the hidden samples, and values more than twice as far off as in
-    all windows, are ignored. Gaps at which no other column is measured, and tables of one column,
-    do not depend on other columns.
+    of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, relative
+    to the mean of :math:`e^2` there, K is the number of columns in use, n that of windows, and
+    :math:`\rho` the part of the variance that remains. Each of five blocks of time has a weight,
+    the inverse of the variance that remains in it, in these means and in the stack. A column whose
+    changes follow or precede by up to three steps is shifted. The mean of the record is a third
+    bridge of corrected candidates, and of all candidates if rows have no order. Errors of corrected
+    candidates are predictions from the other four blocks. All candidates share the weights. Gaps of
+    an octave of :math:`\rho` have their own weights and variance, from hidden samples with the
+    other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
+    samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
+    other column is measured, and tables of one column, do not depend on other columns.
 
     References
     ----------
@@ -237,7 +238,6 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
         gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
-        self._has_gaps = bool(gap_columns)  # else the fillers are not fitted
         messages = {}
         for j, samples in self._samples.items():
             if j in gap_columns:
@@ -259,8 +259,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : table or series, shape (n_samples, n_features)
             As in `fit`; rows may have other positions. Its measurements are added to the samples of
-            `fit`, and replace samples at the same position. Without positions, the samples of `fit`
-            are not used.
+            `fit`, and replace samples at the same position. Without an estimator, a sample of `fit`
+            fills a gap at its position, with a standard deviation of 0. Without positions, the
+            samples of `fit` are not used.
 
         Returns
         -------
@@ -327,7 +328,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if self.positions_ is not None:
             samples = {j: _merge(column, self._samples[j]) for j, column in samples.items()}
         is_new = {j: not np.array_equal(column, self._samples[j]) for j, column in samples.items()}
-        if not (is_series and (any(is_new.values()) or not self._has_gaps)):
+        if not (is_series and any(is_new.values())):
             samples = {j: column for j, column in samples.items() if is_new[j]}
         estimators = dict(enumerate(self.estimators_)) | self._fit_columns(samples, rows)
         fitted = {j: (estimators[j], gap, rows.positions[gap, :]) for j, gap in gaps.items()}

@@ -36,9 +36,10 @@ _NUM_HARMONICS = 3
 
 _ROUNDING = 1e-9  # relative rounding error of a length and of a residual
 
-# Other columns: the smallest part and number of hidden samples with a measurement, the number of
-# blocks of time, and the octave of the remaining variance without a measurement.
-_MIN_MEASURED_PART, _MIN_MEASURED, _NUM_BLOCKS, _NO_OTHERS = 0.1, 10, 5, 1
+# Other columns: the smallest part of hidden samples with a measurement, and the octave of the
+# remaining variance without a measurement; the number of blocks of time, and of windows of the
+# whole record that are added to a block to estimate its variance.
+_MIN_MEASURED_PART, _NO_OTHERS, _NUM_BLOCKS, _NUM_SHARED_WINDOWS = 0.1, 1, 5, 8
 
 # The largest lag of another column in steps, and its rounding error; the smallest gain of the
 # correlation of changes, and the same in standard errors.
@@ -68,7 +69,7 @@ class Windows(NamedTuple):
 
     length: float
     num_windows: int
-    indices: HostArray  # (samples,)
+    blocks: HostArray  # (samples,): of time
     terms: HostArray  # (samples, powers): of a variance
     phases: list[HostArray]  # (samples,), for each period
     errors: HostArray  # (seasons, bridges, samples)
@@ -84,6 +85,7 @@ class SeriesFiller:
         self._level = y.mean()
         self._scale = abs(y - self._level).max() or 1.0
         self._y = np.bincount(indices, (y - self._level) / self._scale) / counts
+        self._measured = np.bincount(indices, y) / counts
         n, span = self._x.size, self._x[-1] - self._x[0]
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # of the cells
@@ -123,7 +125,10 @@ class SeriesFiller:
         list(self._mixed(queries, errors, self._regressions, self._mixtures))
 
     def predict(self, x: HostArray, *, return_std: bool = False) -> Array:
-        """Return the mean, and the standard deviation of a measurement if requested."""
+        """Return the mean, and the standard deviation of a measurement if requested.
+
+        At the position of a sample, they are the sample and 0.
+        """
         mean, std = np.full((2, x.shape[0]), nan)
         grid = np.union1d(self._x, x[:, 0])
         rows, y = np.searchsorted(grid, x[:, 0]), np.zeros_like(grid)
@@ -142,8 +147,10 @@ class SeriesFiller:
             mean[gap] = np.where(is_unsampled[gap], candidates[0], mixed)
             variances = _variance_terms(self._x, x[gap, 0], mixture.length) @ mixture.variances
             std[gap] = np.sqrt(np.where(is_unsampled[gap], variances[:, 1], variances[:, 0]))
-        mean = self._level + self._scale * mean
-        return (mean, self._scale * std) if return_std else mean
+        measured = self._at(self._measured, x[:, 0])
+        is_gap = np.isnan(measured)
+        mean = np.where(is_gap, self._level + self._scale * mean, measured)
+        return (mean, np.where(is_gap, self._scale * std, 0.0)) if return_std else mean
 
     def unsampled_periods(self, x: HostArray) -> list[PeriodicKernel]:
         """Return the periods with an unsampled phase among the positions."""
@@ -258,11 +265,15 @@ class SeriesFiller:
 
     def residuals_at(self, x: HostArray, lag: int = 0) -> Array:
         """Return the samples some steps after positions, without seasons, NaN if there is none."""
+        return self._at(self._seasons[1], x, lag)
+
+    def _at(self, values: HostArray, x: HostArray, lag: int = 0) -> Array:
+        """Return the values of samples some steps after positions, NaN if there is none."""
         shift, tolerance = lag * self._median_step, abs(lag) * _MAX_SHIFT_ERROR * self._median_step
         indices = np.searchsorted(self._x, x + shift - tolerance)
         indices = np.minimum(indices, self._x.size - 1)
         is_sample = abs(self._x[indices] - x - shift) <= tolerance
-        return np.where(is_sample, self._seasons[1][indices], nan)
+        return np.where(is_sample, values[indices], nan)
 
     def _other_errors(
         self, x: HostArray, residuals: HostArray, visible: HostArray, rows: HostArray
@@ -298,26 +309,26 @@ class SeriesFiller:
                 terms.append(_variance_terms(x[visible], x[rows], length))
             count = sum(1 + np.count_nonzero(abs(np.diff(rows)) > 1) for _, rows in splits)
             indices = np.concatenate([rows for _, rows in splits])
+            blocks = _NUM_BLOCKS * indices // x.size
             phases = [layout.cell[indices] % layout.phases for layout in cells]
             parts = (
                 np.concatenate(terms),
                 phases,
                 *(np.concatenate(e, axis=2) for e in (errors, predictors)),
             )
-            windows.append(Windows(length, count, indices, *parts))
+            windows.append(Windows(length, count, blocks, *parts))
         return windows
 
     def _mix(self, windows: Windows, regression: "Regression", measured: HostArray) -> Mixture:
         """Fit a mixture to hidden samples, at which other columns are `measured` as in gaps."""
-        indices = windows.indices
-        corrections = None
+        corrections, sample_weights = None, 1.0
         if measured.any():
-            blocks = _NUM_BLOCKS * indices // self._x.size
-            corrections = regression.cross_predict(windows, blocks, measured)
+            corrections = regression.cross_predict(windows, measured)
+            sample_weights = regression.sample_weights[:, None]
         errors = self._corrected(windows.errors, corrections).T
-        if not indices.size:
+        if not windows.blocks.size:
             return Mixture(windows.length, np.eye(errors.shape[1])[0], np.full((2, 2), nan))
-        weights = _stacking_weights(errors, windows.num_windows)
+        weights = _stacking_weights(sample_weights * errors, windows.num_windows)
         freedom = max(windows.num_windows - np.count_nonzero(weights), 1)  # degrees of freedom
         squares = [windows.num_windows / freedom * (errors @ weights) ** 2, errors[:, 0] ** 2]
         variances = np.stack([nnls(windows.terms, square)[0] for square in squares], axis=1)
@@ -345,12 +356,15 @@ class Regression:
         errors = np.nan_to_num(windows.predictors)
         count = np.count_nonzero(~np.isnan(windows.predictors[:1]), axis=2, keepdims=True)
         rms = np.sqrt((errors**2).sum(axis=2, keepdims=True) / np.maximum(count, 1))
-        min_count = max(_MIN_MEASURED, _MIN_MEASURED_PART * windows.indices.size)
-        is_usable = (count >= min_count) & (rms > _ROUNDING).all(axis=0)
+        is_measured = count >= _MIN_MEASURED_PART * windows.blocks.size
+        is_usable = is_measured & (rms > _ROUNDING).all(axis=0)
         self._scale = np.where(is_usable, rms, nan)
         self._limit = abs(errors).max(axis=2, keepdims=True, initial=0.0)
         self._ridge = np.count_nonzero(is_usable) / windows.num_windows
-        self._moments = _moments(windows.errors, self.scale(windows.predictors))
+        errors, scaled = windows.errors, self.scale(windows.predictors)
+        predicted, _ = self.predict(scaled, _moments(errors, scaled, np.ones(errors.shape[2])))
+        self.sample_weights = _sample_weights(windows, errors - predicted)
+        self._moments = _moments(errors, scaled, self.sample_weights)
 
     def scale(self, errors: HostArray) -> Array:
         """Return scaled errors in other columns, clipped to the windows, NaN in unused columns."""
@@ -378,36 +392,51 @@ class Regression:
                 remaining[rows] = round(log2(part))
         return predicted, remaining
 
-    def cross_predict(self, windows: Windows, blocks: HostArray, measured: HostArray) -> Array:
+    def cross_predict(self, windows: Windows, measured: HostArray) -> Array:
         """Return the errors that the regression without their block of time predicts.
 
         Each hidden sample has the measured columns of a random gap, a column of `measured`.
         """
         masks, counts = np.unique(measured, axis=1, return_counts=True)
-        draws = np.random.default_rng(0).choice(counts.size, blocks.size, p=counts / counts.sum())
-        scaled, predicted = self.scale(windows.predictors), np.zeros_like(windows.errors)
+        blocks, rng = windows.blocks, np.random.default_rng(0)
+        draws = rng.choice(counts.size, blocks.size, p=counts / counts.sum())
+        errors, scaled = windows.errors, self.scale(windows.predictors)
+        predicted = np.zeros_like(errors)
         drawn = np.where(masks[:, draws], scaled, nan)
         for block in np.unique(blocks):
             rows = blocks == block
             fitted = ~rows | rows.all()  # a single block predicts itself
-            moments = _moments(windows.errors[:, :, fitted], scaled[:, :, fitted])
-            predicted[:, :, rows], _ = self.predict(drawn[:, :, rows], moments)
+            samples = errors[:, :, fitted], scaled[:, :, fitted], self.sample_weights[fitted]
+            predicted[:, :, rows], _ = self.predict(drawn[:, :, rows], _moments(*samples))
         return predicted
 
 
-def _moments(errors: HostArray, scaled: HostArray) -> Moments:
+def _sample_weights(windows: Windows, errors: HostArray) -> Array:
+    """Return weights of hidden samples, inverse to the best errors in their block of time."""
+    blocks, totals = windows.blocks, (errors**2).sum(axis=2)
+    best = errors[np.unravel_index(totals.argmin(), totals.shape)] ** 2
+    num_shared = _NUM_SHARED_WINDOWS * blocks.size / windows.num_windows
+    total = np.bincount(blocks, best) + num_shared * (best.sum() / max(blocks.size, 1) or 1.0)
+    weights = np.sqrt((np.bincount(blocks) + num_shared) / total)[blocks]
+    return weights * (blocks.size**0.5 / (np.linalg.norm(weights) or 1.0))
+
+
+def _moments(errors: HostArray, scaled: HostArray, weights: HostArray) -> Moments:
     """Return the second moments of errors, (seasons, bridges, samples), and of other columns.
 
-    The product of two columns is a mean over the samples with both. If these are few, the columns
-    are independent given the target.
+    The product of two columns is over the samples with both, relative to the squared errors there.
+    If these are few, the columns are independent given the target.
     """
-    measured = 1.0 * ~np.isnan(scaled[0])
-    filled, counts = np.nan_to_num(scaled), measured @ measured.T
-    variance = (errors**2).sum(axis=2).T / max(errors.shape[2], 1)
-    cross = filled @ errors.transpose(1, 2, 0) / np.maximum(counts.diagonal(), 1)[:, None]
-    products = filled @ filled.mT / np.maximum(counts, 1)
+    measured, errors, filled = 1.0 * ~np.isnan(scaled[0]), weights * errors, weights * scaled
+    filled, squares, total = np.nan_to_num(filled), errors**2, (weights**2).sum() or 1.0
+    counts, variance = (weights**2 * measured) @ measured.T, squares.sum(axis=2).T / total
+    # The variance of the first candidate, relative to its sum of squares at the samples with both.
+    first, sums = variance[:, :1, None], (measured * squares[0][:, None]) @ measured.T
+    ratio = first / np.maximum(sums, _MIN_PART * first * counts + _TINY)
+    cross = filled @ errors.transpose(1, 2, 0) * ratio.diagonal(axis1=1, axis2=2)[:, :, None]
+    products = filled @ filled.mT * ratio
     part = cross[:, :, :1] / np.sqrt(np.maximum(variance[:, None, :1], _TINY))
-    is_rare = (counts < _MIN_MEASURED_PART * errors.shape[2]) & ~np.eye(len(counts), dtype=bool)
+    is_rare = (counts < _MIN_MEASURED_PART * total) & ~np.eye(len(counts), dtype=bool)
     values, vectors = np.linalg.eigh(np.where(is_rare, part * part.mT, products))
     # Negative eigenvalues of means over different samples show the size of their errors.
     values = np.maximum(values, np.maximum(-values[:, :1], 0.0))
