@@ -161,7 +161,7 @@ TYPE_ERRORS = {
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2), dtype='float32'), zeros((2, 2)))": "`k` must have the dtype of `q`, float64, got float32.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), block_size=0.5)": "`block_size` must be a positive integer, got 0.5 of type float.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda i, j: i - j)": "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64. Pass mask(q_idx, k_idx) == 0 if 1 marks visible keys, mask(q_idx, k_idx) < 0 if it is added to scores.",
-    "scaled_dot_product_attention(*zeros((3, 2, 3)), bias=lambda *_: 1.0)": "`bias(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float. Pass numpy.asarray(bias(q_idx, k_idx)).",
+    "scaled_dot_product_attention(*zeros((3, 2, 3)), bias=lambda *_: 1.0)": "`bias(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), mask=zeros((3, 3), dtype=int))": "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass PaddingMask.from_attention_mask(mask) if it is (batch, key). Pass mask == 0 if 1 marks visible keys, mask < 0 if it is added to scores.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=[CausalMask(), ChunkedMask(2)])": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass combine_masks(*mask).",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=foreign('polars', 'Series'))": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.Series. Pass mask.to_numpy().",

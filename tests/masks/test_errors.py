@@ -54,6 +54,9 @@ VALUE_ERRORS = {
     "PaddingMask.from_attention_mask(np.asarray([[0, 1], [1, 0]]), side='left')": "`attention_mask` must have its padding on the left of each sequence (`side`), got padding elsewhere. SegmentMask(attention_mask.T - 1) supports padding at any position.",
     "(CausalMask() | ChunkedMask(2) | PaddingMask([3, 2], 'left')).dense(3)": "`mask` must have no padding on the left with ChunkedMask(2), which would count it, got CausalMask() | ChunkedMask(2) | PaddingMask([3, 2], 'left'). Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the first token, and -1 at padding. For an array, evaluate the mask at these, p of shape (batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :].",
     "PaddingMask.from_attention_mask(np.asarray([[False, True], [True, True]]))": "`attention_mask` must have its padding on the right of each sequence (`side`), got padding elsewhere. Pass ~attention_mask if True is padding, else side='left'.",
+    "(ChunkedMask(2) | PaddingMask([2], 'left'))(0, 1, k_len=3)": "`mask` must have no padding on the left with ChunkedMask(2), which would count it, got ChunkedMask(2) | PaddingMask([2], 'left'). Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the first token, and -1 at padding. For an array, evaluate the mask at these, p of shape (batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :].",
+    "(ChunkedMask(2) | PaddingMask([2], 'left')).key_ranges(0, 1, 3)": "`mask` must have no padding on the left with ChunkedMask(2), which would count it, got ChunkedMask(2) | PaddingMask([2], 'left'). Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the first token, and -1 at padding. For an array, evaluate the mask at these, p of shape (batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :].",
+    "SlidingWindowMask(-1, 0)": "`left` must be a non-negative integer or None, got -1. Pass None for all keys.",
     "PaddingMask([2], 'left')(0, 1)": "`k_len` must be given for padding on the left, got None.",
     "SegmentMask([[0], [1, 2]])": "`ids` must be an array, a list of integers, or a list of lists of one length, got [[0], [1, 2]].",
     "SegmentMask(zeros((2, 5), int)).dense(5)": "`ids` must have shape (seq,) or (seq, batch), and include the query positions 0 to 4, got shape (2, 5), for positions 0 to 1. Pass ids.T if they are (batch, seq).",
@@ -69,6 +72,8 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), max_size=3)": "`max_size` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
+    "CausalMask() | (lambda q, k: q < k)": "A `Mask` does not combine with a function: pass FunctionMask(function).",
+    "PaddingMask(3)": "`lengths` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got int. Pass [3].",
     "SlidingWindowMask(4)": "`right` must be an integer or None, got no value. Pass SlidingWindowMask.of(4) for that number of keys.",
     "SlidingWindowMask((3, 0))": "`right` must be an integer or None, got no value. Pass SlidingWindowMask(left, right).",
     "CausalMask()(5)": "`k_pos` must be given with `q_pos`, got None. Call `dense(q_len)` for the mask of a number of queries and keys.",
@@ -124,7 +129,7 @@ NAMED = {
     "from_attend(zeros((1, 2, 1, 4, 4), dtype=bool))": "attend",
     "PaddingMask.from_attention_mask(ones((2, 1, 1, 4), dtype=int))": "attention_mask",
     "PaddingMask.from_attention_mask(np.asarray([[1, 0]]), side='top')": "side",
-    "SlidingWindowMask(-1, 0)": "left",
+    "SlidingWindowMask(-2, 0)": "left",
     "SlidingWindowMask(1, -2)": "right",
     "DilatedMask(0)": "step",
     "ChunkedMask(0)": "size",

@@ -112,6 +112,10 @@ class SlidingWindowMask(_WindowMask):
             if isinstance(self.left, list | tuple):
                 hint = " Pass SlidingWindowMask(left, right)."
             raise wrong_type("right", "be an integer or None", "no value", hint)
+        for name in ("left", "right"):
+            if type(number := getattr(self, name)) is int and number == -1:
+                hint = " Pass None for all keys."
+                raise wrong_value(name, "be a non-negative integer or None", number, hint)
         self._check_fields()
 
     @classmethod
