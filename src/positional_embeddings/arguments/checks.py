@@ -45,6 +45,8 @@ def integer(
 def _wrong_number_type(name: str, value: object, requirement: str, hint: str = "") -> TypeError:
     """Return the error about a value that is not a number, or not of the required type."""
     type_text = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
+    is_traced = any(base.__name__ == "Tracer" for base in type(value).__mro__)  # of JAX
+    hint = hint or " Declare it static, as by static_argnames of jax.jit." * is_traced
     return wrong_type(name, f"be {requirement}", f"{format_value(value)}{type_text}", hint)
 
 

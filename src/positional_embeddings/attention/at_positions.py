@@ -276,9 +276,8 @@ class StepPositions(MadeByCache):
 
     @property
     def max_capacity(self) -> int | None:
-        """Number of slots, if a trace may have more tokens than a cache that is no ring holds."""
-        is_static = self._slots.is_ring or isinstance(self._source, np.ndarray)
-        return None if is_static else self._slots.capacity
+        """Number of slots, if a trace may have lost a sequence."""
+        return None if isinstance(self._source, np.ndarray) else self._slots.capacity
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the cache has."""
