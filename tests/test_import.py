@@ -73,6 +73,8 @@ def test_names_that_are_not_there_are_answered():
         positional_embeddings.Rope  # noqa: B018
     for name, remedy in (
         ("rotate_half", "neg_half(x, axis=-1)"),
+        ("past_key_values", "KVCache"),
+        ("T5RelativeBias", "T5Bias"),
         ("LlamaRotaryEmbedding", "RoPE"),
         ("apply_rotary_pos_emb", "RoPE"),
         ("PositionalEncoding", "AbsolutePE or sinusoidal_encoding"),

@@ -208,6 +208,8 @@ _OTHER_NAMES = {
     "plotmask": "positional_embeddings.plotting.plot_attention(mask, q_len)",
     "positionids": "positions_from_mask",
     "relativepositionbias": "T5Bias",
+    "relativebias": "T5Bias",
+    "pastkeyvalues": "KVCache",
     "cache": "KVCache",
 }
 
