@@ -12,7 +12,6 @@ written to slices of buffers, and attend by this function.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from harness.formats import duration, markdown_rows
 from harness.machine import description, one_line
+from harness.timing import Run, least_times
 from threadpoolctl import threadpool_limits
 
 import positional_embeddings as pe
@@ -28,8 +28,7 @@ import positional_embeddings as pe
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, HEAD, LENGTH, POSITION, POINTS = 32, 128, 4096, 1000, 100_000
 LAYERS, KEYS, TOKENS = 12, 256, 8
-Call = Callable[[], Any]
-Row = tuple[str, str, Call, Call]
+Row = tuple[str, str, Run, Run]
 
 sdpa = torch.nn.functional.scaled_dot_product_attention
 
@@ -153,18 +152,6 @@ def attentions() -> Iterator[Row]:
         ours = partial(pe.scaled_dot_product_attention, q, k, v, mask=pe.CausalMask(), **options)
         by_hand = partial(sdpa, q, k, v, is_causal=True, **options)
         yield name, "`F.scaled_dot_product_attention`", partial(ours, **LAST), by_hand
-
-
-def least_times(calls: tuple[Call, Call], seconds: float) -> list[float]:
-    """Return the least time of each call, made in turn for at least these seconds."""
-    times: list[list[float]] = [[], []]
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < 3:
-        for call, of_call in zip(calls, times, strict=True):
-            start = time.process_time()
-            call()
-            of_call.append(time.process_time() - start)
-    return list(map(min, times))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from math import e, log2
+from math import e, isfinite, log2
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -80,6 +80,17 @@ class PyTorchBackend(Backend):
             np.copyto(x.numpy(), value, where=mask.numpy())  # half the time of `masked_fill_`
             return x
         return (x.masked_fill_ if can_overwrite else x.masked_fill)(mask, value)
+
+    def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+        # One softmax takes a fifth of the time of its operations.
+        is_alike = query.dtype == key.dtype == value.dtype == self.dtype
+        is_eager = self._is_on_cpu and _can_overwrite(query, key, value)
+        if not (is_alike and is_eager and query.numel() and key.numel()):
+            return None
+        scores = self.scalar_products(query * scale, key)
+        probe = scores.sum()
+        output = self.grouped_matmul(scores.softmax(-1), value)
+        return output if isfinite(probe + output.sum()) else None
 
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
         return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number
