@@ -320,7 +320,7 @@ class PositionTables:
 
         def compiled(positions: Array) -> Array:
             index = backend.astype(positions, backend.int_dtype)
-            is_in_table = backend.xp.all((index >= 0) & (index < self.size))
+            is_in_table = loops.in_batch(backend.xp.all((index >= 0) & (index < self.size)))
             return loops.cond(is_in_table, look_up, compute, positions)
 
         tables = backend.xp.reshape(loops.on_cpu(compiled, compute, positions), shape)
