@@ -1,5 +1,6 @@
 """What JAX's users expect beyond arrays: transformations, and nothing that leaks from them."""
 
+import copy
 import os
 import pickle
 import subprocess
@@ -789,13 +790,81 @@ def test_a_layer_that_was_left_out_in_jit_is_named_outside():
         return cache
 
     new = jnp.ones((2, 1, 1, 4))
-    cache = KVCache.empty(3, 2, 8, xp=jnp, **SIZES)
-    cache = jax.jit(forgetful)(cache, new)
+    empty = KVCache.empty(3, 2, 8, xp=jnp, **SIZES)
+    cache = jax.jit(forgetful)(empty, new)
     for use in (stored, jax.jit(stored, static_argnums=1)):
         with pytest.raises(ValueError, match="got one without layer 0, 2"):
             use(cache, 1, new)
     with pytest.raises(ValueError, match="got one without layer 0, 2"):
         cache.take([0])
+
+    with pytest.raises(TypeError, match=r"KVCache\(<3 layers>, .* missing_layers=\[0, 2\]\)"):
+        jax.lax.scan(lambda cache, new: (forgetful(cache, new), 0), empty, new[None])
+
+
+LOST = "`cache` must be rewound and taken within range in compiled functions, too, .* sequence 1"
+
+
+@pytest.mark.parametrize("options", [{"capacity": 8}, {"window": 3, "drafts": 1}], ids=str)
+def test_what_is_out_of_range_in_jit_is_nan_there_and_refused_outside(options):
+    """The other sequence goes on."""
+
+    @jax.jit
+    def token(cache):
+        cache, step = cache.step(1)
+        new = jnp.ones((2, 1, 1, 4))
+        keys, values = step.update(0, new, new)
+        return cache, scaled_dot_product_attention(
+            new, keys, values, mask=SlidingWindowMask(0, 0), positions=step
+        )
+
+    cache = KVCache.empty(1, 2, xp=jnp, **options, **SIZES)
+    for _ in range(6):
+        cache, output = token(cache)
+    assert jnp.all(output == 1)
+    counts = [[0, -1], [1, 7]] + [[0, 3]] * ("window" in options)
+    lost = [jax.jit(KVCache.rewind)(cache, jnp.asarray(numbers)) for numbers in counts]
+    lost += [jax.jit(KVCache.take)(cache, jnp.asarray(rows)) for rows in ([0, -1], [1, 2])]
+    for one in lost:
+        after, output = token(one)
+        np.testing.assert_array_equal(jnp.isnan(output[:, 0, 0, 0]), [False, True])
+        for cache_out_of_jit in (one, after):
+            for use in (copy.deepcopy, lambda c: c.step(1), lambda c: c.rewind(0)):
+                with pytest.raises(ValueError, match=LOST):
+                    use(cache_out_of_jit)
+    with pytest.raises(ValueError, match="`rows` must be from 0 to 1"):
+        jax.jit(lambda cache: cache.take([-1]))(cache)
+
+
+def test_a_window_shows_that_a_sequence_is_too_long():
+    cache, new = KVCache.empty(1, 1, 4, xp=jnp, **SIZES), jnp.ones((1, 1, 3, 4))
+
+    @jax.jit
+    def chunk(cache):
+        cache, step = cache.step(3)
+        keys, values = step.update(0, new, new)
+        return cache, scaled_dot_product_attention(
+            new, keys, values, mask=SlidingWindowMask(0, 0), positions=step
+        )
+
+    for is_full in (False, True, True):
+        cache, output = chunk(cache)
+        assert bool(jnp.all(jnp.isnan(output) if is_full else output == 1))
+
+
+def test_errors_of_a_cache_name_what_a_trace_needs():
+    cache, new = KVCache.empty(1, 2, 8, xp=jnp, **SIZES), jnp.ones((2, 1, 1, 4))
+    with pytest.raises(TypeError, match=r"`tokens` must be a positive .* static_argnames"):
+        jax.jit(lambda number: cache.step(number)[0])(1)
+    with pytest.raises(TypeError, match=r"`counts` must be an integer.*array of shape \(batch,\)"):
+        jax.jit(cache.rewind)(0)
+    after = jax.jit(lambda cache: stored(cache, 1, new)[0], donate_argnums=0)(cache)
+    for use in (lambda cache: cache.step(1), lambda cache: cache.take([0]), copy.deepcopy):
+        with pytest.raises(
+            ValueError, match=r"`cache` must not be donated .* Go on with the cache"
+        ):
+            use(cache)
+    assert repr(cache) == repr(after).replace("<jaxlib.ArrayImpl of shape (2,)>", "[0, 0]")
 
 
 @pytest.mark.parametrize("tokens", [3, [[0, 1, 1], [1, 1, 1]]])
@@ -831,3 +900,28 @@ def test_masks_of_tokens_take_positions_of_a_trace(mask):
 
     positions = jnp.asarray([0, 1, 3, 2])
     np.testing.assert_allclose(jax.jit(attend)(positions), attend(positions), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_made_outside", [True, False])
+def test_documents_of_a_padded_prompt_in_a_trace(is_made_outside):
+    tokens, ids = (
+        jnp.asarray([[0, 1, 1, 1], [1, 0, 1, 1]]),
+        jnp.asarray([[0, 0, 1, 1], [0, 1, 0, 1]]),
+    )
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 1, 4, 3)), dtype=jnp.float32)
+    empty = KVCache.empty(1, 2, 8, num_kv_heads=1, head_size=3, xp=jnp, dtype=x.dtype, **axes)
+
+    def outputs(tokens, ids, cache):
+        for _ in range(2):  # the later step has ids of tokens
+            cache, step = cache.step(tokens)
+            keys, values = step.update(0, x, x)
+            mask = CausalMask() | SegmentMask(jnp.concat([ids.T, ids.T]))
+            yield scaled_dot_product_attention(x, keys, values, mask=mask, positions=step)
+
+    def compute(tokens, ids, cache=empty):
+        return [y * tokens[:, None, :, None] for y in outputs(tokens, ids, cache)]
+
+    arrays = (tokens, ids, empty) if is_made_outside else (tokens, ids)
+    for actual, desired in zip(jax.jit(compute)(*arrays), compute(tokens, ids), strict=True):
+        np.testing.assert_allclose(actual, desired, atol=1e-6)

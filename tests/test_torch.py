@@ -14,6 +14,7 @@ import samples
 from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
+    AttentionLayer,
     CausalMask,
     ChunkedMask,
     DilatedMask,
@@ -847,6 +848,69 @@ def test_a_remembered_plan_of_a_step_holds_no_tensor_of_the_caller():
         assert torch.any(weight.grad != 0)
 
 
+def decoder(**options):
+    """Return a cache of two equal layers, and what attends in each for a token."""
+    layer = AttentionLayer(2, 4, mask=CausalMask(), **options, **IN_HALVES)
+    cache, step = KVCache.empty([layer] * 2, 1, 8, xp=torch, dtype=torch.float32).step(2)
+    tokens = torch.randn(5, 1, 2, 2, 4, generator=torch.Generator().manual_seed(0))
+    for number in range(2):
+        step.attend(number, *tokens[:3])
+    return cache, tokens[2:, :, :, :1]
+
+
+@pytest.mark.parametrize("rope", [RoPE(4, 8, **IN_HALVES), RoPE(4, 2, **IN_HALVES), None])
+def test_like_layers_of_a_step_are_planned_once(rope, monkeypatch):
+    """For each mode of PyTorch anew, with equal outputs."""
+    plan, planned = AttentionLayer._plan_in_step, []
+    monkeypatch.setattr(AttentionLayer, "_plan_in_step", lambda *x: planned.append(x) or plan(*x))
+    (cache, qkv), outputs, modes = decoder(rope=rope), [], [torch.no_grad, torch.inference_mode]
+    planned.clear()
+    for mode in modes:
+        with mode():
+            step = cache.rewind(0).step(1)[1]
+            outputs += [step.attend(number, *qkv) for number in range(2)]
+    with torch.inference_mode():
+        step = cache.rewind(0).step(1)[1]
+        outputs.append(step.attend(0, *qkv))
+    leaves = qkv.clone().requires_grad_()
+    outputs.append(step.attend(1, *leaves))
+    outputs[-1].sum().backward()
+    assert torch.all(leaves.grad[2] > 0)
+    assert len(planned) == 4
+    assert all(torch.equal(output, outputs[0]) for output in outputs)
+
+
+def test_a_bias_of_tensors_is_read_in_each_layer_of_a_step():
+    """It may change, and has gradients of its own."""
+    weight = torch.nn.Parameter(torch.zeros(32, 2))
+    cache, qkv = decoder(bias=T5Bias(2, embeddings=weight))
+    step = cache.step(1)[1]
+    outputs = [step.attend(0, *qkv)]
+    weight.data[0] = 100.0  # of the token itself
+    outputs.append(step.attend(1, *qkv))
+    torch.testing.assert_close(outputs[1], qkv[2])
+    assert not torch.allclose(*outputs)
+    outputs[0].sum().backward()
+    assert torch.any(weight.grad != 0)
+
+
+def test_a_cache_of_inference_mode_is_copied_to_go_on_outside():
+    with torch.inference_mode():
+        cache, qkv = decoder()
+    inside, (q, k, v) = copy.deepcopy(cache), qkv.clone()
+    with pytest.raises(
+        ValueError, match=r"`cache` must be used in torch\.inference_mode, .* copy it"
+    ):
+        cache.step(1)[1].attend(0, q, k, v)
+    assert inside.step(1)[1].attend(0, q.requires_grad_(), k, v).requires_grad
+    with pytest.raises(
+        TypeError, match=r"`dtype` must be a real dtype .*float32.*Pass torch\.float32"
+    ):
+        KVCache.empty(1, 1, 8, num_kv_heads=1, head_size=2, xp=torch, dtype=np.float32, **IN_HALVES)
+    with pytest.raises(TypeError, match=r"got torch\.float32\. Pass numpy\.float32"):
+        KVCache.empty(1, 1, 8, num_kv_heads=1, head_size=2, dtype=torch.float32, **IN_HALVES)
+
+
 def test_results_are_overwritten_where_nothing_is_recorded():
     """An attention without gradients equals one with gradients, to the bit."""
     q, k, v = (torch.randn(2, 300, 8, generator=torch.Generator().manual_seed(i)) for i in range(3))
@@ -901,3 +965,22 @@ def test_a_ring_whose_lengths_a_compilation_does_not_know(monkeypatch):
     expected = list(outputs())
     monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
     torch.testing.assert_close(list(outputs()), expected)
+
+
+@pytest.mark.parametrize("ids", [[0, 0, 1, 1], torch.tensor([[0], [0], [1], [1]])])
+def test_documents_of_a_padded_prompt_while_pytorch_compiles(ids, monkeypatch):
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    tokens = torch.tensor([[0, 1, 1, 1], [1, 0, 1, 1]])
+    x = torch.rand(2, 1, 4, 2, generator=torch.Generator().manual_seed(0))
+    cache = KVCache.empty(1, 2, 8, xp=torch, num_kv_heads=1, head_size=2, **axes)
+    _, step = cache.step(tokens)
+    keys, values = step.update(0, x, x)
+
+    def attend():
+        mask = CausalMask() | SegmentMask(ids)
+        output = scaled_dot_product_attention(x, keys, values, mask=mask, positions=step, **axes)
+        return output * tokens[:, None, :, None]
+
+    expected = attend()
+    monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
+    torch.testing.assert_close(attend(), expected)

@@ -5,11 +5,17 @@ Optional: no other module imports this module, which needs xarray, of the extra 
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import tzinfo
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    did_you_mean,
+    format_value,
+    type_name,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.times import dates
 from positional_embeddings.times.dates import Times
@@ -131,17 +137,17 @@ def encode(
         raise wrong_type("feature_dim", "be a name", format_value(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
-    plan = _plan(encoding, coordinates, time_zone, options)
+    function, labels, result_dtype = _feature_function(encoding, coordinates, time_zone, options)
     encoded = xr.apply_ufunc(
-        plan.features,
+        function,
         *_chunked(coordinates, da, chunks),
         output_core_dims=[[feature_dim]],
         dask="parallelized",
-        output_dtypes=[plan.dtype],
-        dask_gufunc_kwargs={"output_sizes": {feature_dim: len(plan.labels)}},
+        output_dtypes=[result_dtype],
+        dask_gufunc_kwargs={"output_sizes": {feature_dim: len(labels)}},
         keep_attrs=True,
     )
-    encoded = encoded.transpose(feature_dim, ...).assign_coords({feature_dim: plan.labels})
+    encoded = encoded.transpose(feature_dim, ...).assign_coords({feature_dim: labels})
     titles = [str(c.attrs.get("long_name", c.name)) for c in coordinates]
     encoded.name = "_".join([*(str(c.name) for c in coordinates), "encoding"])
     encoded.attrs = {"long_name": f"{encoding} encoding of {' and '.join(titles)}", "units": "1"}
@@ -180,25 +186,21 @@ def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list
 Read: TypeAlias = Callable[[Array], Column]
 
 
-class _Plan(NamedTuple):
-    """Function, labels and dtype of the features of an encoding, which are on the last axis."""
-
-    features: Callable[..., Array]
-    labels: list[str]
-    dtype: Dtype
-
-
-def _plan(
+def _feature_function(
     encoding: str, coordinates: list[xr.DataArray], time_zone: TimeZone, options: dict[str, Any]
-) -> _Plan:
-    """Return the plan of an encoding, after checking its options."""
+) -> tuple[Callable[..., Array], list[str], Dtype]:
+    """Check the options of an encoding, and return its function, labels and dtype.
+
+    The features are on the last axis of the result of the function.
+    """
     dtype = options.pop("dtype", None)
     dtype = None if dtype is None else np.dtype(dtype)
     required, optional = _OPTIONS[encoding]
     for name in options:
         if name not in required + optional:
             requirement = f"be among {', '.join(required + optional)} and dtype for {encoding!r}"
-            raise wrong_type("options", requirement, format_value(name))
+            hint = did_you_mean(name, required + optional)
+            raise wrong_type("options", requirement, format_value(name), hint)
     for name in required:
         if name not in options:
             value = '["day", "year"]' if name == "periods" else "[1.0, 10.0]"
@@ -228,7 +230,7 @@ def _plan(
         xp = get_backend(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
-    return _Plan(features, encoder.names(names), features(*empty).dtype)
+    return features, encoder.names(names), features(*empty).dtype
 
 
 def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
@@ -238,7 +240,8 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     is_pair = isinstance(dim, list | tuple)
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
-            raise wrong_type("dim", "be the names of latitude and longitude", format_value(dim))
+            requirement = 'be the names of latitude and longitude, such as ("lat", "lon")'
+            raise wrong_type("dim", requirement, format_value(dim))
     elif is_pair:
         hint = ' Pass encoding="spherical" for latitude and longitude.' if len(dim) == 2 else ""
         raise wrong_type("dim", f"be one name for {encoding!r}", format_value(dim), hint)

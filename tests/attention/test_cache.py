@@ -241,6 +241,11 @@ def test_layers_of_several_windows_have_positions_of_their_own():
         ): "`window` must be le",
         lambda: KVCache.empty(1, 1, 4, **SIZES).step(5): "`tokens` must fit into the slots",
         lambda: KVCache.empty(1, 1, 4, **SIZES).step([[1, 2]]): "`tokens` must hold 1 at tokens",
+        lambda: KVCache.empty([], 1, 4): r"`layers` must hold an AttentionLayer, got \[\]\. Pass",
+        lambda: KVCache.empty(1, 2, 4, **SIZES).step([1, 1, 1]): (
+            r"`tokens` must have shape \(2, seq\), got \(3,\)\. Without padding, pass the number"
+        ),
+        lambda: KVCache.empty(1, 2, 4, **SIZES).step([[]]): "`tokens` must have shape .*Without",
         lambda: KVCache.empty(1, 1, 4, **SIZES).rewind(1): "`counts` must be from 0 to 0",
         lambda: KVCache.empty(1, 1, 4, **SIZES).take([1]): "`rows` must be from 0 to 0",
         lambda: KVCache.empty(1, 1, 4, **SIZES).step(1)[1].of(1): "`layer` must be from 0 to 0",

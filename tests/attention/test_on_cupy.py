@@ -120,9 +120,9 @@ class RawKernel:
         self.compute = getattr(self, name.removeprefix("positional_embeddings_"))
 
     def __call__(self, grid, block, arguments):
-        *arrays, softcap, largest, _, plan = arguments
+        *arrays, softcap, largest, _, traversal = arguments
         arrays = [None if isinstance(x, np.uintp) else x for x in arrays]
-        numbers = plan.view("int64").tolist()
+        numbers = traversal.view("int64").tolist()
         lengths, numbers = numbers[: self.axes], numbers[self.axes :]
         keys, key_features, features, low, high, goes_on, *steps = numbers
         assert grid == (np.prod(lengths),)

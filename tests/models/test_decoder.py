@@ -196,9 +196,11 @@ def test_refused_drafts_and_beams():
 def test_a_cache_of_layers_is_a_value():
     layers = layers_of(-1, -2)
     cache, step = KVCache.empty(layers, 2, 9, dtype=np.float32).step(2)
-    assert repr(cache) == "KVCache(<4 layers>, capacity=9, lengths=[2, 2])"
+    text = "KVCache(<4 layers>, capacity=9, lengths=[2, 2]{})"
+    assert repr(cache) == text.format(", missing_layers=[0, 1, 2, 3]")
     assert repr(step) == "KVStep(positions=<numpy.ndarray of shape (1, 2)>)"
     attended(step, tokens_of(layers, 2, 2), layers, slice(0, 2))
+    assert repr(cache) == text.format("")
     assert cache == copy.deepcopy(cache) == pickle.loads(pickle.dumps(cache))
     assert cache is copy.copy(cache)
     other, step = copy.deepcopy(cache).rewind(1).step(1)

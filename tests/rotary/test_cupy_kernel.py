@@ -75,8 +75,8 @@ class RawKernel:
         self.index = {"int": "int32", "long long": "int64"}[constants["INDEX"]]
 
     def __call__(self, grid, block, arguments):
-        *arrays, plan = arguments
-        *axes, parts, x_second, out_second = plan.view(self.index).tolist()
+        *arrays, traversal = arguments
+        *axes, parts, x_second, out_second = traversal.view(self.index).tolist()
         lengths, *steps = np.reshape(axes, (4, 5)).T
         self.check_launch(lengths, parts, grid, block)
         numbers = 16 // arrays[0].itemsize
@@ -308,9 +308,9 @@ def test_views_that_go_by_vectors(by_vectors_only, view):
 def test_64_bits_of_index(by_vectors_only, monkeypatch):
     kind = ("float32", "float32"), ((2**27, 32), (1, 16))
     strides = ((2**7, 4), (2**7, 4), (2**6, 4), (2**6, 4))
-    kinds, *_, plan = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
+    kinds, *_, traversal = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
     assert kinds[2] == "int64"
-    assert plan.view("int64")[5] == 2**27
+    assert traversal.view("int64")[5] == 2**27
     monkeypatch.setattr(cupy_kernel, "INT32_LIMIT", 0)
     cupy_kernel._launch.cache_clear()
     try:

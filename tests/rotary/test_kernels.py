@@ -85,7 +85,7 @@ def numba_kernel():
     """The module, with empty caches."""
     from positional_embeddings.rotary.kernels import numba_kernel
 
-    caches = numba_kernel._plan, numba_kernel.compiled, rotate.numpy_kernel
+    caches = numba_kernel._traversal, numba_kernel.compiled, rotate.numpy_kernel
     for function in caches:
         function.cache_clear()
     yield numba_kernel
@@ -131,8 +131,10 @@ def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
 def test_features_far_apart_are_not_written_past_the_caches(
     numba_kernel, feature, streams, monkeypatch
 ):
-    passed, plan = [], numba_kernel._plan
-    monkeypatch.setattr(numba_kernel, "_plan", lambda *args: passed.append(args[-1]) or plan(*args))
+    passed, traversal = [], numba_kernel._traversal
+    monkeypatch.setattr(
+        numba_kernel, "_traversal", lambda *args: passed.append(args[-1]) or traversal(*args)
+    )
     monkeypatch.setattr(rotate, "STREAMED_BYTES", 0)
     numbers = np.zeros(2**9, "float32")
     start = -numbers.ctypes.data % numba_kernel.ALIGNED_BYTES // 4

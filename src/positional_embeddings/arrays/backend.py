@@ -162,6 +162,10 @@ class Backend:
 
     # Memory.
 
+    def is_read_only(self, array: Array) -> bool:  # noqa: ARG002
+        """Return whether an array was made in the inference mode of PyTorch, which has ended."""
+        return False
+
     def supports_inplace(self, *arrays: Array) -> bool:  # noqa: ARG002
         """Return whether a result of these arrays may be written in place."""
         return self.is_mutable

@@ -113,6 +113,14 @@ def constant_array(
 _PLAIN = {np.ndarray, type(None)}
 
 
+def arrays_key(array: Any, *others: Any) -> tuple[Any, ...] | None:
+    """Return the key of a plan for arrays, of which the others may be None.
+
+    It is `signature_of` NumPy arrays, else `call_key`.
+    """
+    return signature_of(array, *others) or call_key(array, None, *others)
+
+
 def signature_of(*arrays: Any) -> tuple[Any, ...] | None:
     """Return the shapes and dtypes of optional NumPy arrays, as the key of a plan.
 

@@ -42,7 +42,10 @@ def check_real_dtype(
     except (TypeError, ValueError):  # without a hash, the option is no dtype
         is_valid = False
     if not is_valid:
-        raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype))
+        library = xp.__name__.removeprefix("array_api_compat.")
+        name = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
+        hint = f" Pass {library}.{name}." if hasattr(xp, name) else ""
+        raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype), hint)
 
 
 @cached_lookup

@@ -32,7 +32,6 @@ class ConcretePositions(NamedTuple):
     # Position of the first query, if queries are consecutive and keys count from 0.
     consecutive_start: int | None
     has_empty: bool  # whether a key position is below 0
-    is_token: HostArray | None = None  # attention mask of a padded prompt, (batch, column)
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
@@ -52,6 +51,7 @@ class ExplicitPositions(NamedTuple):
     keys: Array
     on_host: ConcretePositions | None = None
     slots: Slots | None = None  # of the cache of a step
+    is_token: Array = None  # attention mask of a padded prompt, (batch, column)
 
     @property
     def batch(self) -> int:
@@ -100,8 +100,8 @@ class ExplicitPositions(NamedTuple):
             self._check_indices("mask", mask)
             self._check_indices("bias", bias)
         if isinstance(mask, Mask):
-            if self.on_host is not None and self.on_host.is_token is not None:
-                mask = mask._by_token(self.on_host.is_token)
+            if self.is_token is not None:
+                mask = mask._by_token(self.is_token)
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
@@ -264,6 +264,7 @@ class StepPositions(MadeByCache):
     positions: Array = array_field()
     key_positions: Array = array_field()
     _source: Array = array_field()
+    _is_token: Array = array_field()  # attention mask of a padded prompt, (batch, column), or None
     # What the host knows of the positions.
     _on_host: ConcretePositions | None = field(default=None, init=False, compare=False)
     # The plans of calls, by the form of their arrays.
@@ -275,9 +276,8 @@ class StepPositions(MadeByCache):
 
     @property
     def max_capacity(self) -> int | None:
-        """Number of slots, if a trace may have more tokens than a cache that is no ring holds."""
-        is_static = self._slots.is_ring or isinstance(self._source, np.ndarray)
-        return None if is_static else self._slots.capacity
+        """Number of slots, if a trace may have lost a sequence."""
+        return None if isinstance(self._source, np.ndarray) else self._slots.capacity
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the cache has."""
@@ -305,7 +305,7 @@ class StepPositions(MadeByCache):
                 raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if backend.is_compiling else self._on_host
-        return ExplicitPositions(queries, keys, on_host, self._slots)
+        return ExplicitPositions(queries, keys, on_host, self._slots, self._is_token)
 
 
 def positions_of(

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.caching import call_key, remember, signature_of
+from positional_embeddings.arrays.caching import arrays_key, remember
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
@@ -21,7 +21,7 @@ from positional_embeddings.attention.algorithms.listed_keys import (
 )
 from positional_embeddings.attention.at_positions import StepPositions
 from positional_embeddings.attention.attention_arguments import AttentionArguments, ScoreFunction
-from positional_embeddings.attention.cache import POSITIONS_LABEL, KVStep, positions_in_step
+from positional_embeddings.attention.cache import KVStep, positions_in_step
 from positional_embeddings.attention.layout import QKVLayout  # noqa: TC001 - static readers follow it
 from positional_embeddings.attention.scores import ScoreSpec, prepare_scores
 from positional_embeddings.biases.bias import Bias
@@ -267,24 +267,29 @@ def scaled_dot_product_attention(
 
 def attend(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
     """Return the output of checked arrays, and the logarithms of the sums if `return_lse`."""
+    with spec.backend.compute_context(q):
+        return attend_in_context(spec, algorithm, q, k, v)
+
+
+def attend_in_context(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array, v: Array) -> Any:
+    """Return what `attend` returns, in the `compute_context` of the caller."""
     backend = spec.backend
     layout: QKVLayout = spec.layout
-    with backend.compute_context(q):
-        query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
-        value = layout.to_batched(v, backend)
-        if algorithm == "dense":
-            output, lse = attend_dense(spec, query, key, value)
-        elif algorithm == "blocks":
-            output, lse = attend_blocks(spec, query, key, value)
-        elif algorithm == "listed_keys":
-            output, lse = attend_listed_keys(spec, query, key, value)
-        elif algorithm == "cupy":
-            output, lse = attend_cupy(spec, query, key, value)
-        elif algorithm == "jax_loops":
-            output, lse = attend_jax_loops(spec, query, key, value)
-        else:
-            output, lse = attend_dask_chunks(spec, query, key, value)
-        output = layout.from_batched(output, q.dtype, backend)
+    query, key = layout.to_batched(q, backend), layout.to_batched(k, backend)
+    value = layout.to_batched(v, backend)
+    if algorithm == "dense":
+        output, lse = attend_dense(spec, query, key, value)
+    elif algorithm == "blocks":
+        output, lse = attend_blocks(spec, query, key, value)
+    elif algorithm == "listed_keys":
+        output, lse = attend_listed_keys(spec, query, key, value)
+    elif algorithm == "cupy":
+        output, lse = attend_cupy(spec, query, key, value)
+    elif algorithm == "jax_loops":
+        output, lse = attend_jax_loops(spec, query, key, value)
+    else:
+        output, lse = attend_dask_chunks(spec, query, key, value)
+    output = layout.from_batched(output, q.dtype, backend)
     return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
 
@@ -453,10 +458,9 @@ def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> An
 
     Masks of numbers compare by value, biases by identity.
     """
-    arrays = signature_of(q, k, v, arguments.sinks)
-    if arrays is None and not {POSITIONS_LABEL, "sinks"}.issuperset(arguments.arrays()):
-        return None  # tensors of a mask or a bias may change, and have gradients
-    arrays = arrays or call_key(q, None, k, v, arguments.sinks)
+    arrays = arrays_key(q, k, v, arguments.sinks)
+    if arguments.has_tensors(q):
+        return None
     *options, _, _ = arguments  # all but positions and sinks
     types = tuple(map(type, options))  # True is not 1
     plan_key = arrays, id(arguments.bias), tuple(options), types

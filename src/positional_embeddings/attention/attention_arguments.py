@@ -7,7 +7,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.attention.at_positions import (
     ExplicitPositions,
     StepPositions,
@@ -63,6 +63,12 @@ class AttentionArguments(NamedTuple):
             elif not (callable(value) and name in ("mask", "bias")):
                 arrays[name] = value
         return arrays
+
+    def has_tensors(self, q: Array) -> bool:
+        """Return whether a mask or bias holds tensors as `q`, which may change, with gradients."""
+        if type(q) is np.ndarray:
+            return False
+        return bool(self._replace(positions=None, sinks=None).arrays())
 
     def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
         """Check the options, masks and biases; return `scale`, `softcap` and `block_size`."""

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, count
+from itertools import accumulate
 from math import prod
 from threading import Lock
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.caching import get_or_compute, signature_of
+from positional_embeddings.arrays.caching import arrays_key, get_or_compute
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import (
     format_value,
@@ -61,6 +61,12 @@ _MISSING_HINT = (
     " Call `update` or `attend` of its step once for each layer; to leave out the step, go on from"
     " the cache before it: cache.rewind(0)."
 )
+_TOKENS_HINT = " Without padding, pass the number of new tokens of a sequence: cache.step(1)."
+_COUNTS_HINT = " Pass a number that a trace knows, or an array of shape (batch,) or (1,)."
+_RANGE_HINT = (
+    " Pass `rewind` counts from 0 to `lengths`, in layers with a window up to `drafts`, and `take`"
+    " rows from 0 to one below the number of sequences."
+)
 
 
 class LayerShape(NamedTuple):
@@ -70,6 +76,10 @@ class LayerShape(NamedTuple):
     head_size: int
     value_size: int
     window: int | None
+
+    def _attend_in_step(self, *_: Any) -> None:
+        hint = " Make it with KVCache.empty([AttentionLayer(...), ...]), or call `update`."
+        raise wrong_type("cache", "have AttentionLayers", "one of a number of layers", hint)
 
 
 class CacheForm(NamedTuple):
@@ -82,6 +92,8 @@ class CacheForm(NamedTuple):
     seq_axis: int
     order: tuple[int, ...]  # axes of batch, heads, slots and features in buffers
     num_coordinates: int  # of the positions of the layers, 0 without their axis
+    attending: frozenset[int]  # indices of the layers that are not None
+    max_length: int  # number of tokens that slots and positions can hold
 
     @property
     def is_batch_first(self) -> bool:
@@ -95,29 +107,33 @@ class CacheForm(NamedTuple):
 
     def shape(self, *lengths: int) -> tuple[int, ...]:
         """Return the shape of an array of some sequences, heads, tokens and features."""
-        return tuple([length for _, length in sorted(zip(self.order, lengths, strict=True))])
+        shape = [0] * 4
+        for axis, length in zip(self.order, lengths, strict=True):
+            shape[axis] = length
+        return tuple(shape)
 
 
 class BufferOwner:
     """The newest of the caches that share buffers, and the caches whose tokens are still there."""
 
-    def __init__(self, oldest: tuple[HostArray, ...]) -> None:
-        self.versions = count()
-        self.newest = next(self.versions)
-        # Position of the oldest token in each ring.
-        self.oldest = oldest
-        self.intact: WeakValueDictionary[int, KVCache] = WeakValueDictionary()
+    def __init__(self, cache: "KVCache") -> None:
+        self.oldest = cache._oldest  # position of the oldest token in each ring
+        self.newest = ref(cache)
+        self.intact = [self.newest]
 
     def pass_to(self, cache: "KVCache") -> None:
         """Make a cache the newest one."""
-        self.newest = cache._version
-        self.intact[self.newest] = cache
+        self.newest = ref(cache)
+        self.intact.append(self.newest)
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
-        for version, cache in list(self.intact.items()):
-            if cache is not before and np.any(cache.lengths > before.lengths):
-                self.intact.pop(version, None)
+        caches = [(intact, intact()) for intact in self.intact]
+        self.intact = [
+            intact
+            for intact, cache in caches
+            if cache is before or (cache and not (cache.lengths > before.lengths).any())
+        ]
         held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
             np.maximum(np.minimum(now, before.lengths), then) if slots.is_ring else now
@@ -184,7 +200,6 @@ class KVCache(MadeByCache):
     _lead_since: Array = array_field()
     _prototype: Array = array_field()  # of the library and device of positions
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
-    _version: int = field(default=0, init=False, compare=False)
 
     @classmethod
     @compute_on_device
@@ -266,7 +281,8 @@ class KVCache(MadeByCache):
             if sinks and window is None:
                 raise wrong_type("window", "be given with `num_sink_tokens`", "None")
             layers = [LayerShape(heads, size, value_size, window)] * number
-        form = _form_of(layers, capacity, sinks, drafts, feature_axis, seq_axis)
+        limit = checks.max_position(backend)
+        form = _form_of(layers, capacity, sinks, drafts, feature_axis, seq_axis, limit)
         lengths = frozen_integers(np.zeros(batch, dtype=np.int64))
         cache = object.__new__(cls)
         prototype = backend.xp.zeros(1, dtype=backend.int_dtype, device=backend.device)
@@ -286,16 +302,15 @@ class KVCache(MadeByCache):
 
     def _own_buffers(self, backend: Backend) -> None:
         """Make the cache the only one of its buffers."""
-        owner = BufferOwner(self._oldest) if backend.is_mutable else None
-        checks.set_fields(self, _owner=owner, _version=0)
-        if owner is not None:
-            owner.intact[0] = self
+        checks.set_fields(self, _owner=BufferOwner(self) if backend.is_mutable else None)
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self._form.layers), "layer")
         is_host = isinstance(lengths, np.ndarray)
         text = lengths.tolist() if is_host else f"<{format_value(lengths)}>"
-        return f"KVCache(<{layers}>, capacity={self._form.capacity}, lengths={text})"
+        # Trees of JAX that differ are told apart by it.
+        missing = f", missing_layers={sorted(self._missing)}" if self._missing else ""
+        return f"KVCache(<{layers}>, capacity={self._form.capacity}, lengths={text}{missing})"
 
     def __copy__(self) -> "KVCache":
         return self
@@ -314,28 +329,49 @@ class KVCache(MadeByCache):
     def _check_copy(self) -> tuple[Array, ...]:
         """Check that the buffers hold the tokens; return the oldest ones in rings."""
         check_stored(self._missing)
+        self._check_found()
         owner = self._owner
         if owner is None:
             return self._oldest
         with _LOCK:
-            is_intact = owner.intact.get(self._version) is self
+            is_intact = any(intact() is self for intact in owner.intact)
             oldest = tuple(
                 np.minimum(np.maximum(own, now), self.lengths)
                 for own, now in zip(self._oldest, owner.oldest, strict=True)
             )
         pairs = zip(self._form.slots, oldest, strict=True)
-        if not is_intact or any(slots.overwritten(at, self.lengths) for slots, at in pairs):
+        if not is_intact or any(
+            slots.overwritten(at, self.lengths, np).any() for slots, at in pairs
+        ):
             requirement = "hold its tokens, to be copied or rewound"
             actual = "one whose tokens a later step has overwritten"
             raise wrong_value("cache", requirement, actual, _LOST_HINT)
         return oldest
 
+    def _backend(self) -> Backend:
+        """Return the backend of the arrays, which still have their memory."""
+        try:
+            return get_backend(like=self._prototype)
+        except RuntimeError:  # of a deleted array of JAX
+            requirement = "not be donated to a compiled function before"
+            hint = " Go on with the cache that this function returned, or do not donate this one."
+            raise wrong_value("cache", requirement, "one without memory", hint) from None
+
+    def _check_found(self) -> None:
+        """Check that no compiled function has lost a sequence, where lengths can be read."""
+        lengths, backend = self.lengths, self._backend()
+        if isinstance(lengths, np.ndarray) or not backend.is_concrete(lengths):
+            return
+        lost = np.flatnonzero(backend.to_numpy(lengths) > checks.max_position(backend))
+        if lost.size:
+            requirement = "be rewound and taken within range in compiled functions, too"
+            actual = f"a count or a row out of range for sequence {lost[0]}"
+            raise wrong_value("cache", requirement, actual, _RANGE_HINT)
+
     def _with(self, **changed: Any) -> "KVCache":
         """Return another cache of the same buffers, in a list of its own."""
-        cache, owner = object.__new__(type(self)), self._owner
-        version = next(owner.versions) if owner else 0
-        state = {"_buffers": [*self._buffers], "_version": version}
-        vars(cache).update(vars(self) | state | changed)
+        cache = object.__new__(type(self))
+        vars(cache).update(vars(self) | {"_buffers": [*self._buffers]} | changed)
         return cache
 
     # Steps.
@@ -374,13 +410,12 @@ class KVCache(MadeByCache):
             can be read, other numbers than 0 and 1; if there are too few slots; if `positions` have
             another shape.
         """
-        backend = get_backend(like=self._prototype)
+        backend = self._backend()
         groups, after, oldest = self._groups(tokens, backend)
-        layers = self._form.layers
         cache = self._with(
             lengths=frozen_integers(after),
             _oldest=oldest,
-            _missing=frozenset([n for n, layer in enumerate(layers) if layer is not None]),
+            _missing=self._form.attending,
         )
         ordinary = groups[0].positions
         if positions is not None:
@@ -435,8 +470,6 @@ class KVCache(MadeByCache):
             keys = new.key_positions()
             if is_concrete:
                 on_host = ConcretePositions.of(queries.T, keys.T)
-        if on_host is not None and new.mask is not None and not new.before.any():
-            on_host = on_host._replace(is_token=new.mask.astype(bool))
         is_written = is_concrete and backend.is_mutable
         source = new.targets if backend.supports_put else new.source
         rows = [queries, keys]
@@ -459,6 +492,7 @@ class KVCache(MadeByCache):
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else source(),
+            _is_token=new.prompt_tokens(),
             _on_host=on_host,
             _plans={},
         )
@@ -472,7 +506,8 @@ class KVCache(MadeByCache):
             mask = as_integer_array("tokens", tokens, "bool", "integral")
             batch = self.lengths.shape[0]
             if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
-                raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
+                shape = tuple(mask.shape)
+                raise wrong_value("tokens", f"have shape ({batch}, seq)", shape, _TOKENS_HINT)
             host, (lengths, *oldest, mask) = in_one_library(backend, *state, mask)
             if host.is_numpy and not ((mask == 0) | (mask == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
@@ -497,11 +532,11 @@ class KVCache(MadeByCache):
 
     def _check_capacity(self, new: NewTokens) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
-        full = [slots.capacity for slots in self._form.slots if not slots.is_ring]
-        limit = min([checks.max_position(new.backend), *full])
         bound: Any = new.max_length
+        limit = self._form.max_length
         if bound <= limit:
             return
+        self._check_found()
         row = int(np.argmax(new.after))
         held = int(new.before[row, 0])
         actual = f"{bound - held} after {held} at index {row}"
@@ -605,16 +640,23 @@ class KVCache(MadeByCache):
         >>> cache.rewind([0, 2]).lengths
         array([5, 3])
         """
-        listed = counts if is_sequence(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
+        listed: Any = counts
+        if not is_sequence(counts):
+            listed = [checks.integer("counts", listed, hint=_COUNTS_HINT)]
         numbers = as_integer_array("counts", listed)
         if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
             requirement = f"have shape {tuple(self.lengths.shape)}"
             raise wrong_value("counts", requirement, tuple(numbers.shape))
-        held, backend = self._check_copy(), get_backend(like=self._prototype)
+        held, backend = self._check_copy(), self._backend()
         host, (numbers, lengths, *oldest) = in_one_library(backend, numbers, self.lengths, *held)
         after = lengths - numbers
+        pairs = zip(self._form.slots, oldest, strict=True)
+        lost = [slots.overwritten(first, after, host.xp) for slots, first in pairs]
         if host.is_numpy:
-            self._check_rewind(lengths, after, oldest, counts)
+            self._check_rewind(lengths, after, int(np.max(lost)), counts)
+        else:
+            is_lost = (sum(lost) > 0) | (numbers < 0) | (after < 0)
+            after = host.xp.where(is_lost, 2 * checks.max_position(backend), after)
         held = tuple([frozen_integers(host.xp.minimum(first, after)) for first in oldest])
         rewound = self._with(lengths=frozen_integers(after), _oldest=held)
         if self._owner is not None:
@@ -622,16 +664,15 @@ class KVCache(MadeByCache):
                 self._owner.pass_to(rewound)
         return rewound
 
-    def _check_rewind(self, lengths: HostArray, after: HostArray, oldest: Any, counts: Any) -> None:
+    def _check_rewind(self, lengths: HostArray, after: HostArray, lost: int, counts: Any) -> None:
         """Check that the tokens up to lengths `after` can be gone back to."""
         for i, (length, bound) in enumerate(zip(after, lengths, strict=True)):
             if not 0 <= length <= bound:
                 actual = f"{int(bound) - int(length)} at index {i}"
                 raise wrong_value("counts", f"be from 0 to {bound}", actual)
-        lost = map(Slots.overwritten, self._form.slots, oldest, [after] * len(oldest))
-        if (number := max(lost)) and np.any(after < lengths):
+        if lost:
             requirement = "leave the keys that the next query needs"
-            actual = f"{format_value(counts)}: the ring has overwritten {number} of them"
+            actual = f"{format_value(counts)}: the ring has overwritten {lost} of them"
             hint = " Make the cache with `drafts`, the largest number of tokens to take back."
             raise wrong_value("counts", requirement, actual, hint)
         since = self._lead_since
@@ -665,14 +706,18 @@ class KVCache(MadeByCache):
         if indices.ndim != 1 or indices.shape[0] == 0:
             requirement = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", requirement, tuple(indices.shape))
-        oldest, backend = self._check_copy(), get_backend(like=self._prototype)
+        oldest, backend = self._check_copy(), self._backend()
         ahead = [] if self._position_lead is None else [self._position_lead, self._lead_since]
-        host, (indices, lengths, *arrays) = in_one_library(
-            backend, indices, self.lengths, *oldest, *ahead
+        is_lost = (indices < 0) | (indices >= self.lengths.shape[0])
+        if isinstance(indices, np.ndarray) and is_lost.any():
+            requirement = f"be from 0 to {self.lengths.shape[0] - 1}"
+            raise wrong_value("rows", requirement, indices.tolist())
+        host, (indices, is_lost, lengths, *arrays) = in_one_library(
+            backend, indices, is_lost, self.lengths, *oldest, *ahead
         )
-        if host.is_numpy and not ((indices >= 0) & (indices < len(lengths))).all():
-            raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
+        indices = host.xp.where(is_lost == 1, 0, indices)
         lengths, *arrays = (host.xp.take(x, indices) for x in (lengths, *arrays))
+        lengths = host.xp.where(is_lost == 1, 2 * checks.max_position(backend), lengths)
         state = dict(zip(("_position_lead", "_lead_since"), arrays[len(oldest) :], strict=False))
         held = tuple(map(frozen_integers, arrays[: len(oldest)]))
         index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
@@ -823,9 +868,6 @@ class KVStep(MadeByCache):
         """
         number = self._index(layer)
         layer_spec = self._cache._form.layers[number]
-        if isinstance(layer_spec, LayerShape):
-            hint = " Make it with KVCache.empty([AttentionLayer(...), ...]), or call `update`."
-            raise wrong_type("cache", "have AttentionLayers", "one of a number of layers", hint)
         return layer_spec._attend_in_step(self, number, q, k, v, sinks)  # type: ignore[no-any-return]
 
     def _index(self, layer: int) -> int:
@@ -852,7 +894,7 @@ class KVStep(MadeByCache):
             "k": (k, layer_spec.num_kv_heads, layer_spec.head_size),
             "v": (v, layer_spec.num_kv_heads, layer_spec.value_size),
         }
-        key: Any = signature_of(k, v)
+        key: Any = arrays_key(k, v)
         key = key and (*key, *arrays["k"][1:], layer_spec.value_size)
         plans = self.of(number)._plans
         return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
@@ -874,6 +916,10 @@ class KVStep(MadeByCache):
                 requirement = f"have the dtype of the cache, {dtypes.dtype_name(buffer.dtype)}"
                 hint = f" Make the cache with dtype={name}.dtype."
                 raise wrong_type(name, requirement, dtypes.dtype_name(array.dtype), hint)
+        if backend.is_read_only(buffer):
+            requirement = "be used in torch.inference_mode, in which it was made"
+            hint = " Make it outside of that mode, or copy it there: copy.deepcopy(cache)."
+            raise wrong_value("cache", requirement, "a step outside of it", hint)
         buffer_axes = BufferAxes(form.order[2], form.order[0], 4, backend)
         size, writes = group._slots.capacity, None
         if group._writes is not None and backend.is_mutable:
@@ -911,11 +957,10 @@ class KVStep(MadeByCache):
                 actual = f"{number}, which has stored in this step"
                 hint = " Each token, or chunk of tokens, has a step of its own."
                 raise wrong_value("layer", "be another one in each call", actual, hint)
-            if self._missing_before and not self._has_begun:
+            if not self._has_begun:
                 check_stored(self._missing_before)
             if owner is not None and before is not None and not backend.is_compiling:
-                newest = after if self._has_begun else before
-                if owner.newest != newest._version:
+                if owner.newest() is not (after if self._has_begun else before):
                     requirement = "be of the newest cache of its buffers"
                     actual = "one of an earlier cache"
                     raise wrong_value("step", requirement, actual, _STALE_HINT)
@@ -947,10 +992,11 @@ def _axes_of_layers(layers: Sequence[Any]) -> tuple[int, int]:
             requirement = "be an AttentionLayer or None"
             raise wrong_type(f"layers[{index}]", requirement, format_value(layer))
     all_axes = {(layer.feature_axis, layer.seq_axis) for layer in layers if layer is not None}
+    if not all_axes:
+        hint = " Pass [layer] * count for a model of equal layers."
+        raise wrong_value("layers", "hold an AttentionLayer", format_value(layers), hint)
     if len(all_axes) != 1 or None in next(iter(all_axes)):
-        requirement = (
-            "be one or more, with one `feature_axis` and one `seq_axis`, such as -1 and -2"
-        )
+        requirement = "have one `feature_axis` and one `seq_axis`, such as -1 and -2"
         raise wrong_value("layers", requirement, f"axes {sorted(all_axes, key=str)}")
     return next(iter(all_axes))
 
@@ -973,6 +1019,7 @@ def _form_of(
     drafts: int,
     feature_axis: int | None,
     seq_axis: int | None,
+    max_length: int,
 ) -> CacheForm:
     """Return the slots and axes of a cache of some layers."""
     unique = {layer: layer for layer in layers if layer is not None}
@@ -1006,6 +1053,8 @@ def _form_of(
         seq_axis,  # type: ignore[arg-type]
         (batch, head, seq, feature),
         max(coordinates, default=0),
+        frozenset([number for number, layer in enumerate(layers) if layer is not None]),
+        min([max_length, *(each.capacity for each in slots.values() if not each.is_ring)]),
     )
 
 
@@ -1042,7 +1091,8 @@ def as_integer_array(name: str, values: Array, *kinds: str) -> Array:
     numbers: Array = values
     if isinstance(values, list | tuple):
         try:
-            numbers = np.asarray(values) if len(values) else np.zeros(0, dtype=np.int64)
+            numbers = np.asarray(values)
+            numbers = numbers if numbers.size else numbers.astype(np.int64)
         except ValueError:  # lists of different lengths
             raise wrong_type(
                 name, "be a list of numbers or of lists", format_value(values)
@@ -1061,7 +1111,8 @@ def in_one_library(backend: Backend, *arrays: Array) -> tuple[Backend, list[Arra
 
     It is NumPy's if the host can read all arrays, else the passed one, which traces.
     """
-    if all(isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays):
+    known = [isinstance(x, np.ndarray) or backend.is_concrete(x) for x in arrays]
+    if all(known):
         on_host = [x if isinstance(x, np.ndarray) else backend.to_numpy(x) for x in arrays]
         return backend_for(), [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": backend.int_dtype, "device": backend.device}

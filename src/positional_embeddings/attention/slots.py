@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Namespace, np
 
 # The way on, in errors of arrays of too many tokens.
 NEW_HINT = " The `tokens` of a step are the new ones alone, in an attention mask, too."
@@ -49,16 +50,13 @@ class Slots(NamedTuple):
         is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
         return xp.where(is_held, newest, -1)
 
-    def overwritten(self, oldest: HostArray, lengths: HostArray, first: Array = None) -> int:
-        """Return how many keys from a first one on a ring has overwritten, at most.
-
-        The first one is that of the next query if it is None.
-        """
+    def overwritten(self, oldest: Array, lengths: Array, xp: Namespace) -> Array:
+        """Return how many keys of each sequence a ring lacks that the next query sees."""
         if self.window is None:
-            return 0
-        first = lengths + 1 - self.window if first is None else first
-        held, needed = (np.clip(at, self.num_sink_tokens, lengths) for at in (oldest, first))
-        return max(0, int(np.max(held - needed)))
+            return 0 * lengths
+        needed = lengths + 1 - self.window
+        oldest, needed = (xp.clip(at, self.num_sink_tokens, lengths) for at in (oldest, needed))
+        return xp.maximum(oldest - needed, 0)
 
     def runs(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
         """Yield which slots positions from `first` to `stop` have after `length` tokens.
@@ -122,6 +120,22 @@ class NewTokens(NamedTuple):
         is_alike = self.mask is None and self.positions.shape[0] == 1
         return is_alike and not self.slots.is_ring and self.backend.is_mutable
 
+    def prompt_tokens(self) -> Array:
+        """Return which columns of a padded prompt are tokens, (batch, column), None if no prompt.
+
+        A trace does not know whether there were tokens before; then all columns count as tokens.
+        """
+        had_tokens = self.host.xp.any(self.before > 0)
+        if self.mask is None or (self.max_length is not None and had_tokens):
+            return None
+        return (self.mask == 1) | had_tokens
+
+    @property
+    def is_lost(self) -> Array:
+        """Whether a sequence has too many tokens, or is marked as lost, (batch or 1, 1)."""
+        limit = checks.max_position(self.backend) if self.slots.is_ring else self.slots.capacity
+        return self.after > limit
+
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
@@ -132,6 +146,11 @@ class NewTokens(NamedTuple):
             size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
         if not is_joined:
+            if self.max_length is None and not self.slots.is_ring:
+                # Of too many tokens, all keys are NaN: new queries see some of them in any window.
+                xp = self.host.xp
+                excess = xp.minimum(xp.maximum(lengths - size, 0), self.before)
+                held = xp.where(held < 0, held, held + excess)
             return held
         new = self.positions
         if self.mask is not None:
@@ -169,7 +188,7 @@ class NewTokens(NamedTuple):
         """Return the slot of each new token, (batch or 1, token).
 
         It is out of bounds for padding and tokens that a ring overwrites; below 0 for all tokens
-        of a sequence if a trace, which does not know it, has more tokens than slots.
+        of a sequence that a trace, which does not know it, has lost.
         """
         xp, slots, positions = self.host.xp, self.slots, self.positions
         targets, is_dropped = positions, positions < 0
@@ -181,15 +200,15 @@ class NewTokens(NamedTuple):
         if self.mask is not None:
             is_dropped = is_dropped | (self.mask == 0)
         targets = xp.where(is_dropped, _OUT_OF_BOUNDS, targets)
-        if self.max_length is not None or slots.is_ring:
+        if self.max_length is not None:
             return targets
-        return xp.where(self.after > slots.capacity, -_OUT_OF_BOUNDS, targets)
+        return xp.where(self.is_lost, -_OUT_OF_BOUNDS, targets)
 
     def source(self) -> Array:
         """Return from where slots get their keys, (batch or 1, slot).
 
         That is a slot, or `capacity` and the index of a new token; -1 if a trace, which does not
-        know it, has more tokens than slots.
+        know it, has lost the sequence.
         """
         xp, capacity = self.host.xp, self.slots.capacity
         positions = self._held(self.after, capacity)
@@ -198,6 +217,6 @@ class NewTokens(NamedTuple):
             order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
             token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
         source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
-        if self.max_length is not None or self.slots.is_ring:
+        if self.max_length is not None:
             return source
-        return xp.where(self.after > capacity, -1, source)
+        return xp.where(self.is_lost, -1, source)

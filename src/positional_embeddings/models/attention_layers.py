@@ -7,14 +7,15 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.caching import get_or_compute, remember, signature_of
+from positional_embeddings.arrays.caching import arrays_key, get_or_compute, remember
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, drop_none, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace, drop_none
 from positional_embeddings.attention.at_positions import DISTANT_POSITION
 from positional_embeddings.attention.attention import (
     PreparedCall,
     attend,
+    attend_in_context,
     prepare,
     prepare_cached,
 )
@@ -31,7 +32,6 @@ from positional_embeddings.models.layers import Layer
 from positional_embeddings.models.model_types import LayerAttention
 from positional_embeddings.rotary.layouts import LAYOUTS
 from positional_embeddings.rotary.rope import RoPE
-from positional_embeddings.rotary.rotate import rotate as rotate_by_tables
 from positional_embeddings.rotary.scaling import YaRNScaling, yarn_magnitude
 
 # From queries and keys to both as they are stored.
@@ -232,20 +232,22 @@ class AttentionLayer(checks.CheckedDataclass):
     ) -> Any:
         """Rotate queries and keys, store keys and values in a step of a cache, and attend."""
         self._check_sinks(sinks)
-        key: Any = signature_of(q, k, v, sinks)
+        key: Any = arrays_key(q, k, v, sinks)
         key = key and (id(self), *key)
         plan = (step._plans or {}).get(key) or self._plan_in_step(step, number, q, k, v)
-        q, k = plan.rotate(q, k)
-        attention = plan.attention
-        if attention is None:  # before anything is stored
-            keys, values = step._seen(number, k, v, plan.writes)
-            arguments = self._arguments(step.of(number), sinks)
-            make = prepare if key is None else prepare_cached
-            attention = make(q, keys, values, arguments)
-            remember(step._plans, key, plan._replace(attention=attention))
-        keys, values = step._store(number, k, v, plan.writes)
-        spec, algorithm = attention
-        return attend(spec.with_sinks(sinks), algorithm, q, keys, values)
+        with plan.writes.axes.backend.compute_context(q):
+            q, k = plan.rotate(q, k)
+            attention = plan.attention
+            if attention is None:  # before anything is stored
+                keys, values = step._seen(number, k, v, plan.writes)
+                arguments = self._arguments(step.of(number), sinks)
+                key = None if arguments.has_tensors(q) else key
+                make = prepare if key is None else prepare_cached
+                attention = make(q, keys, values, arguments)
+                remember(step._plans, key, plan._replace(attention=attention))
+            keys, values = step._store(number, k, v, plan.writes)
+            spec, algorithm = attention
+            return attend_in_context(spec.with_sinks(sinks), algorithm, q, keys, values)
 
     def _plan_in_step(self, step: KVStep, number: int, q: Array, k: Array, v: Array) -> "_StepPlan":
         """Check new tokens, and return what rotates and stores them."""
@@ -262,12 +264,13 @@ class AttentionLayer(checks.CheckedDataclass):
         rope, positions = self.rope, step.positions
         if rope is None:
             return lambda q, k: (q, k)
-        if backend.is_numpy and positions.size == 1 and rope.head_size == self.head_size:
-            position = positions.item()
+        on_host = backend.values_on_host(positions) if backend.supports_inplace(q, k) else None
+        if on_host is not None and on_host.size == 1 and rope.head_size == self.head_size:
+            position = on_host.item()
             if 0 <= position < rope.seq_len:  # its tables are at hand
-                return _token_rotation(rope, position, q, k)
+                return _token_rotation(rope, position, q, k, backend.xp)
         make = partial(rope.tables, positions, dtype=q.dtype)
-        tables = get_or_compute(step._plans, id(rope), make)
+        tables = get_or_compute(step._plans, (id(rope), backend.cache_key), make)
         rotated = partial(self._rotated, rotate=tables, backend=backend)
         return lambda q, k: (rotated(q), rotated(k))
 
@@ -305,18 +308,21 @@ class _StepPlan(NamedTuple):
     attention: PreparedCall | None = None  # known after the first layer has stored
 
 
-def _token_rotation(rope: RoPE, position: int, q: Array, k: Array) -> Rotate:
+def _token_rotation(rope: RoPE, position: int, q: Array, k: Array, xp: Namespace) -> Rotate:
     """Return what rotates queries and keys like these of one token, which is at a position.
 
-    Both are rotated together: for one token each call of NumPy takes as long as its numbers.
+    Both are rotated together: for one token each call of the library takes as long as its numbers.
     """
     axis: Any = axes.head_axis(4, *axes.axes_in_4d(rope))
-    plan, cos, sin = rope._prepare(np.concat([q, k], axis=axis), None, position)
+    both = xp.concat([q, k], axis=axis)
+    plan, cos, sin = rope._prepare(both, None, position, out=both)
+    kernel: Any = plan.kernel
     before, count = (slice(None),) * axis, q.shape[axis]
     queries, keys = (*before, slice(count)), (*before, slice(count, None))
 
     def rotate_both(q: Array, k: Array) -> tuple[Array, Array]:
-        both = rotate_by_tables(np.concat([q, k], axis=axis), cos, sin, plan)
+        both = xp.concat([q, k], axis=axis)
+        kernel(both, cos, sin, both, plan, 1)
         return both[queries], both[keys]
 
     return rotate_both

@@ -5,26 +5,26 @@
 // sum of exponentials are NaN.
 extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sums(ARGUMENTS) {
   const Index row = blockIdx.x;
-  output += start_of(plan.output, plan, row);
-  value += start_of(plan.value, plan, row);
-  Number* const own = sums ? sums + row * plan.features : output;
+  output += start_of(traversal.output, traversal, row);
+  value += start_of(traversal.value, traversal, row);
+  Number* const own = sums ? sums + row * traversal.features : output;
   int is_wrong = 0;
-  for (Index at = threadIdx.x; at < plan.features; at += blockDim.x)
+  for (Index at = threadIdx.x; at < traversal.features; at += blockDim.x)
     is_wrong |= !isfinite(own[at]);
   if (__syncthreads_or(is_wrong)) {  // the same answer for all threads
     is_wrong = 0;
-    for (Index at = threadIdx.x; at < plan.features; at += blockDim.x) {
+    for (Index at = threadIdx.x; at < traversal.features; at += blockDim.x) {
       double sum = 0;
-      for (Index i = 0; i < plan.keys; i++) {
-        const Index place = row * plan.keys + i;
+      for (Index i = 0; i < traversal.keys; i++) {
+        const Index place = row * traversal.keys + i;
         Number weight = halves ? static_cast<Number>(halves[place]) : scores[place];
         if (weight == 0 && signbit(weight)) continue;
         if (halves) {
-          const Number rest = static_cast<Number>(halves[gridDim.x * plan.keys + place]);
+          const Number rest = static_cast<Number>(halves[gridDim.x * traversal.keys + place]);
           weight = (weight + rest) / SCALE_OF_HALVES;
         }
         const Number number =
-            static_cast<Number>(value[i * plan.value.key + at * plan.value.feature]);
+            static_cast<Number>(value[i * traversal.value.key + at * traversal.value.feature]);
         is_wrong |= !isfinite(number);
         sum += static_cast<double>(weight) * static_cast<double>(number);
       }
@@ -32,12 +32,12 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_add_sum
     }
   }
   if (sums)
-    for (Index at = threadIdx.x; at < plan.features; at += blockDim.x) {
+    for (Index at = threadIdx.x; at < traversal.features; at += blockDim.x) {
       is_wrong |= !isfinite(output[at]);
       output[at] += own[at];
     }
   if (!__syncthreads_or(is_wrong)) return;
-  for (Index at = threadIdx.x; at < plan.features; at += blockDim.x)
+  for (Index at = threadIdx.x; at < traversal.features; at += blockDim.x)
     output[at] = infinity - infinity;
-  if (lse && threadIdx.x == 0) lse[start_of(plan.lse, plan, row)] = infinity - infinity;
+  if (lse && threadIdx.x == 0) lse[start_of(traversal.lse, traversal, row)] = infinity - infinity;
 }

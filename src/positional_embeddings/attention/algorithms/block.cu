@@ -8,10 +8,10 @@ typedef NUMBER Number;  // of scores, output and state
 typedef GIVEN Given;  // of keys and values
 typedef long long Index;
 
-// What a call does not need is a null pointer. Scores, halves, state and sums have a row for each
-// query, one after another; the other arrays have the steps of the plan.
+// An array that a call does not have is a null pointer. Scores, halves, state and sums have
+// consecutive rows, one for each query; the other arrays have the steps of the traversal.
 struct Steps { Index row[ROW_AXES], key, feature; };  // in numbers, 0 where an array broadcasts
-struct Plan {
+struct Traversal {
   Index lengths[ROW_AXES], keys, key_features, features;
   Index low, high;  // query i sees the keys from i + low to below i + high at most
   Index continues;  // 1 if there are a state and an output of earlier keys
@@ -20,14 +20,15 @@ struct Plan {
 #define ARGUMENTS \
   Number* scores, Given* halves, Number* state, Number* sums, const bool* mask, \
   const Number* bias, const Number* sinks, const Given* key, const Given* value, Number* output, \
-  Number* lse, const Number softcap, const Number largest, const Number infinity, const Plan plan
+  Number* lse, const Number softcap, const Number largest, const Number infinity, \
+  const Traversal traversal
 
-// Where the part of an array begins that belongs to a row of scores.
-__device__ Index start_of(const Steps& steps, const Plan& plan, Index row) {
+// Return the index of the first number of an array for a row of scores.
+__device__ Index start_of(const Steps& steps, const Traversal& traversal, Index row) {
   Index start = 0;
   for (int axis = ROW_AXES - 1; axis >= 0; axis--) {
-    start += row % plan.lengths[axis] * steps.row[axis];
-    row /= plan.lengths[axis];
+    start += row % traversal.lengths[axis] * steps.row[axis];
+    row /= traversal.lengths[axis];
   }
   return start;
 }

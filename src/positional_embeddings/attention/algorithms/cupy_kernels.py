@@ -55,12 +55,12 @@ def launch(name: str, block: KernelArguments) -> None:
     *arrays, softcap, low, high, continues = block
     dtype, (*batch, keys) = block.scores.dtype, block.scores.shape
     features = 0 if block.value is None else block.value.shape[-1]
-    plan = [*batch, keys, block.key.shape[-1], features, low, high, continues]
+    traversal = [*batch, keys, block.key.shape[-1], features, low, high, continues]
     for array, axis in zip(arrays[-len(_LACKS) :], _LACKS, strict=True):
         steps = [] if array is None else steps_of(array)
         steps.insert(max(0, len(steps) + 1 + axis), 0)
-        plan += [0] * (len(batch) + 2 - len(steps)) + steps
-    struct = np.asarray(plan, dtype="int64")
+        traversal += [0] * (len(batch) + 2 - len(steps)) + steps
+    struct = np.asarray(traversal, dtype="int64")
     largest = float(np.finfo(dtype).max)
     cap = np.inf if softcap is None or softcap > largest else softcap
     numbers = [dtype.type(number) for number in (cap, largest, np.inf)]

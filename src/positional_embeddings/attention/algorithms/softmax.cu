@@ -26,37 +26,38 @@ __device__ Sum joined_over_warp(Sum sum) {
 
 extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax(ARGUMENTS) {
   __shared__ Number highest_of[32], total_of[32];  // of each warp
-  const Index row = blockIdx.x, query = row % plan.lengths[ROW_AXES - 1];
+  const Index row = blockIdx.x, query = row % traversal.lengths[ROW_AXES - 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const Index below = query + plan.high < plan.keys ? query + plan.high : plan.keys;
-  const Index first = query + plan.low > 0 ? query + plan.low : 0;
-  Number* const own = scores + row * plan.keys;
-  if (mask) mask += start_of(plan.mask, plan, row);
-  if (bias) bias += start_of(plan.bias, plan, row);
-  key += start_of(plan.key, plan, row);
+  const Index high = query + traversal.high;
+  const Index below = high < traversal.keys ? high : traversal.keys;
+  const Index first = query + traversal.low > 0 ? query + traversal.low : 0;
+  Number* const own = scores + row * traversal.keys;
+  if (mask) mask += start_of(traversal.mask, traversal, row);
+  if (bias) bias += start_of(traversal.bias, traversal, row);
+  key += start_of(traversal.key, traversal, row);
 
   auto is_hidden = [&](Index i) {
-    return i < first || i >= below || (mask && mask[i * plan.mask.key]) ||
-           (bias && bias[i * plan.bias.key] == -infinity);
+    return i < first || i >= below || (mask && mask[i * traversal.mask.key]) ||
+           (bias && bias[i * traversal.bias.key] == -infinity);
   };
   auto score_of = [&](Index i) {
     Number score = own[i];
     if (!isfinite(score)) {  // as the score of a key that is not finite is
-      for (Index at = 0; at < plan.key_features; at++)
-        if (!isfinite(static_cast<Number>(key[i * plan.key.key + at * plan.key.feature])))
+      for (Index at = 0; at < traversal.key_features; at++)
+        if (!isfinite(static_cast<Number>(key[i * traversal.key.key + at * traversal.key.feature])))
           score = infinity - infinity;
     }
     // Of a smaller score tanh would only round.
     if (softcap < infinity && fabs(score) > softcap * static_cast<Number>(2.3e-10))
       score = softcap * tanh(score / softcap);
-    return bias ? score + bias[i * plan.bias.key] : score;
+    return bias ? score + bias[i * traversal.bias.key] : score;
   };
 
   Sum before = {-infinity, 0};
-  if (plan.continues) {
+  if (traversal.continues) {
     before = {state[2 * row], state[2 * row + 1]};
   } else if (sinks) {  // a key without value
-    const Number sink = sinks[start_of(plan.sinks, plan, row)];
+    const Number sink = sinks[start_of(traversal.sinks, traversal, row)];
     before.highest = sink > largest ? largest : sink < -largest ? -largest : sink;
     before.total = exp(sink - before.highest);
   }
@@ -79,26 +80,26 @@ extern "C" __global__ void __launch_bounds__(1024) positional_embeddings_softmax
   const Number highest = sum.highest == -infinity ? 0 : sum.highest;
   const Number total = sum.total == 0 ? 1 : sum.total;  // there is no key, and all is 0
   const Number hidden = total != total ? total : value ? Number(-0.0) : Number(0);
-  for (Index i = threadIdx.x; i < plan.keys; i += blockDim.x) {
+  for (Index i = threadIdx.x; i < traversal.keys; i += blockDim.x) {
     const Number weight = is_hidden(i) ? hidden : exp(score_of(i) - highest) / total;
     if (halves) {
       const Number scaled = weight * SCALE_OF_HALVES;
-      Given* const half = halves + row * plan.keys + i;
+      Given* const half = halves + row * traversal.keys + i;
       half[0] = static_cast<Given>(scaled);
-      half[gridDim.x * plan.keys] = static_cast<Given>(scaled - static_cast<Number>(half[0]));
+      half[gridDim.x * traversal.keys] = static_cast<Given>(scaled - static_cast<Number>(half[0]));
     } else {
       own[i] = weight;
     }
   }
-  if (plan.continues) {
+  if (traversal.continues) {
     Number share = before.total * exp(before.highest - highest) / total;
     if (before.total == infinity) share = 1;  // of a sink; the output is 0
-    output += start_of(plan.output, plan, row);
-    for (Index at = threadIdx.x; at < plan.features; at += blockDim.x) output[at] *= share;
+    output += start_of(traversal.output, traversal, row);
+    for (Index at = threadIdx.x; at < traversal.features; at += blockDim.x) output[at] *= share;
   }
   if (threadIdx.x == 0) {
     if (state) state[2 * row] = sum.highest, state[2 * row + 1] = sum.total;
-    if (lse) lse[start_of(plan.lse, plan, row)] = sum.total == 0 ? -infinity
+    if (lse) lse[start_of(traversal.lse, traversal, row)] = sum.total == 0 ? -infinity
                                                                  : sum.highest + log(sum.total);
   }
 }

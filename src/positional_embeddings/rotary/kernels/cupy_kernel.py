@@ -39,7 +39,7 @@ def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, plan: Any, sign: i
         elementwise_kernel()(*pair[::sign], cos, sin, *out_pair[::sign])
     else:
         kernel = _raw_kernel(*launch.kinds, sign)
-        kernel(launch.grid, launch.block, (*arrays, launch.plan))
+        kernel(launch.grid, launch.block, (*arrays, launch.traversal))
 
 
 class Launch(NamedTuple):
@@ -48,7 +48,7 @@ class Launch(NamedTuple):
     kinds: tuple[str | int, ...]  # arguments of `raw_source` without the sign
     grid: tuple[int, int, int]  # blocks
     block: tuple[int, int, int]  # threads
-    plan: HostArray  # struct Plan
+    traversal: HostArray  # struct Traversal
 
 
 @cache
@@ -122,8 +122,8 @@ def _launch(
     grid, block, parts = _grid(*lengths.tolist())
     max_offset = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
     index = "int32" if max_offset < INT32_LIMIT else "int64"
-    plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
-    struct = np.asarray(plan, dtype=index)
+    traversal = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
+    struct = np.asarray(traversal, dtype=index)
     kinds = *dtypes, index, side_by_side, angle_step, alignment
     return Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
 

@@ -76,16 +76,16 @@ def rotate_numpy(
     # Features that are not contiguous would take three times as long past the caches.
     stream = stream and out.strides[plan.axis] == out.itemsize
     stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
-    run = _plan(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
-    rotate = partial(run.kernel, x, cos, sin, out, run.loops)
-    if len(run.pieces) == 1:
-        rotate(*run.pieces[0])
+    kernel, loops, pieces = _traversal(x.itemsize, shapes, strides, plan.axis, plan.layout, stream)
+    rotate = partial(kernel, x, cos, sin, out, loops)
+    if len(pieces) == 1:
+        rotate(*pieces[0])
     else:
-        threads.run_in_threads(lambda rows: rotate(*rows), run.pieces, len(run.pieces))
+        threads.run_in_threads(lambda rows: rotate(*rows), pieces, len(pieces))
 
 
-class Plan(NamedTuple):
-    """Plan of a rotation, which depends on shapes and strides."""
+class Traversal(NamedTuple):
+    """Kernel of a rotation, and the loops over its arrays: both depend on shapes and strides."""
 
     kernel: Callable[..., None]
     loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
@@ -94,15 +94,15 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=256)
 @finished_before_forks
-def _plan(
+def _traversal(
     size: int,
     shapes: Sizes,
     strides: Sizes,
     axis: int,
     layout: str,
     stream: bool,  # noqa: FBT001
-) -> Plan:
-    """Return the plan for arrays of these shapes and strides, in bytes."""
+) -> Traversal:
+    """Return the traversal of arrays of these shapes and strides, in bytes."""
     axes = merged_axes(shapes, strides, axis, layout, MAX_ROW_PAIRS)
     axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
     # The innermost axis has the two features of a pair.
@@ -135,7 +135,7 @@ def _plan(
     max_pieces = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // THREAD_BYTES)
     count = max(1, min(rows, max_pieces))
     pieces = list(pairwise(rows * i // count for i in range(count + 1)))
-    return Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
+    return Traversal(compiled(size, len(shapes[0]), *kind), loops, pieces)
 
 
 @cache

@@ -22,7 +22,7 @@ const int ANGLES = ANGLE_STEP ? PAIRS : 1;
 const int SECOND = SIDE_BY_SIDE ? 0 : 1;  // index of the vector of the second features
 
 struct Axis { Index length, x, out, cos, sin; };  // steps are in elements
-struct Plan { Axis vectors, rows, groups, repeats; Index parts, x_second, out_second; };
+struct Traversal { Axis vectors, rows, groups, repeats; Index parts, x_second, out_second; };
 
 template <typename U, int n, int bytes>  // loaded and stored by instructions of this size
 struct alignas(bytes) Vector { U at[n]; };
@@ -34,10 +34,12 @@ template <typename V, typename U>
 __device__ V load(const U* from) { return *reinterpret_cast<const V*>(from); }
 
 extern "C" __global__ void positional_embeddings_rotate_vectors(
-    const T* x, T* out, const C* cos, const C* sin, const Plan plan) {
-  const Axis &v = plan.vectors, &r = plan.rows, &g = plan.groups, &repeats = plan.repeats;
+    const T* x, T* out, const C* cos, const C* sin, const Traversal traversal) {
+  const Axis &v = traversal.vectors, &r = traversal.rows;
+  const Axis &g = traversal.groups, &repeats = traversal.repeats;
   // `parts` consecutive blocks along x cover the vectors of a row.
-  const unsigned parts = plan.parts, block = blockIdx.x / parts, part = blockIdx.x - block * parts;
+  const unsigned parts = traversal.parts;
+  const unsigned block = blockIdx.x / parts, part = blockIdx.x - block * parts;
   const Index i = static_cast<Index>(part) * blockDim.x + threadIdx.x;
   const Index j = static_cast<Index>(block) * blockDim.y + threadIdx.y;
   if (i >= v.length || j >= r.length) return;
@@ -51,7 +53,7 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
       T* to = out + i * v.out + j * r.out + k * g.out + l * repeats.out;
       Numbers numbers[1 + SECOND];
       numbers[0] = load<Numbers>(from);
-      numbers[SECOND] = load<Numbers>(from + SECOND * plan.x_second);
+      numbers[SECOND] = load<Numbers>(from + SECOND * traversal.x_second);
       #pragma unroll
       for (int p = 0; p < PAIRS; p++) {
         T& first = numbers[0].at[SIDE_BY_SIDE ? 2 * p : p];
@@ -61,7 +63,7 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
       }
       // Both vectors are read before either is written, as out may be x.
       *reinterpret_cast<Numbers*>(to) = numbers[0];
-      *reinterpret_cast<Numbers*>(to + SECOND * plan.out_second) = numbers[SECOND];
+      *reinterpret_cast<Numbers*>(to + SECOND * traversal.out_second) = numbers[SECOND];
     }
   }
 }
