@@ -101,7 +101,8 @@ class PyTorchBackend(Backend):
         return x.sum()  # the wrapper's takes twice as long
 
     def is_finite(self, number: Array) -> bool:
-        return isfinite(number.item()) if _is_eager() else super().is_finite(number)
+        can_read = self._is_on_cpu and _is_eager()  # a tensor on "meta" has no values
+        return isfinite(number.item()) if can_read else super().is_finite(number)
 
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
         return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number
