@@ -102,6 +102,8 @@ bench: $(VENV)/bench/ready
 	$(VENV)/bench/bin/python benchmarks/bench_torch.py
 	@echo "==> Running benchmarks/bench_jax.py"
 	$(VENV)/bench/bin/python benchmarks/bench_jax.py
+	@echo "==> Running benchmarks/bench_dask.py"
+	$(VENV)/bench/bin/python benchmarks/bench_dask.py
 
 # The extra for the CUDA of the driver: cupy12 for CUDA 12.
 CUPY ?= cupy

@@ -47,6 +47,12 @@ def cases() -> Iterator[Case]:
         arrays = normal(1, 8, 1, 64), normal(1, 8, n, 64), normal(1, 8, n, 64)
         positions = jnp.asarray([n - 5]), key_positions
         yield f"a token at positions, {n:,} keys", token, token_by_hand, arrays + positions, True
+    for count, n in ((8, 2048), (4, 8192)):
+        arrays = (normal(count, 8, 1, 64), *(normal(count, 8, n, 64) for _ in range(2)))
+        key_positions = jnp.broadcast_to(jnp.arange(n), (count, n))
+        arrays += jnp.full((count, 1), n - 5), key_positions
+        functions = jax.vmap(token), jax.vmap(token_by_hand)
+        yield f"`jax.vmap` of {count} tokens at positions, {n:,} keys", *functions, arrays, True
     qkv = normal(1, 8, 1024, 64), normal(1, 8, 1024, 64), normal(1, 8, 1024, 64)
     yield "causal attention, 1,024 tokens", causal, causal_by_hand, qkv, True
     lists = (rng.integers(0, 4096, (4096, 1)) + np.arange(16) * 256) % 4096

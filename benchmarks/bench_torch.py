@@ -2,7 +2,8 @@
 
 Prints a Markdown table. Both are called in turn, and the least processor time of each counts. By
 hand are indexed tables of cosine and sine for rotations, this library's time on NumPy arrays for
-encodings, and `scaled_dot_product_attention` of PyTorch for attention.
+encodings, and `scaled_dot_product_attention` of PyTorch for attention. Tokens by hand are rotated,
+written to slices of buffers, and attend by this function.
 
     python benchmarks/bench_torch.py [--seconds 2]
 
@@ -11,7 +12,6 @@ encodings, and `scaled_dot_product_attention` of PyTorch for attention.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,31 +20,28 @@ import numpy as np
 import torch
 from harness.formats import duration, markdown_rows
 from harness.machine import description, one_line
+from harness.timing import Run, least_times
 from threadpoolctl import threadpool_limits
 
 import positional_embeddings as pe
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, HEAD, LENGTH, POSITION, POINTS = 32, 128, 4096, 1000, 100_000
-Call = Callable[[], Any]
-Row = tuple[str, str, Call, Call]
+LAYERS, KEYS, TOKENS = 12, 256, 8
+Row = tuple[str, str, Run, Run]
 
 sdpa = torch.nn.functional.scaled_dot_product_attention
 
 
 def rotations() -> Iterator[Row]:
     """Yield rotations of a token by tables that are cached."""
-    angles = np.outer(np.arange(LENGTH), 10_000.0 ** (-np.arange(HEAD // 2) / (HEAD // 2)))
-    doubled = np.hstack([angles, angles])
-    cos, sin = (torch.from_numpy(f(doubled).astype(np.float32)) for f in (np.cos, np.sin))
+    cos, sin = cos_sin(HEAD)
     x = torch.randn(1, HEADS, 1, HEAD)
     rope, positions = pe.RoPE(HEAD, LENGTH, **LAST), torch.tensor([POSITION])
     tables = rope.tables(positions)
 
     def by_hand(index: Any) -> torch.Tensor:
-        half = HEAD // 2
-        swapped = torch.cat([-x[..., half:], x[..., :half]], -1)
-        return x * cos[index] + swapped * sin[index]
+        return rotated(x, cos[index], sin[index])
 
     token = slice(POSITION, POSITION + 1)
     beside = "indexed tables"
@@ -52,6 +49,64 @@ def rotations() -> Iterator[Row]:
     call = partial(by_hand, positions)
     yield "`rope(x, positions=...)`", beside, lambda: rope(x, positions=positions), call
     yield "`rope.tables(...)(x)`", beside, lambda: tables(x), partial(by_hand, token)
+
+
+def cos_sin(head: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the tables of a head by hand, (position, feature)."""
+    angles = np.outer(np.arange(LENGTH), 10_000.0 ** (-np.arange(head // 2) / (head // 2)))
+    doubled = np.hstack([angles, angles])
+    cos, sin = (torch.from_numpy(f(doubled).astype(np.float32)) for f in (np.cos, np.sin))
+    return cos, sin
+
+
+def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Return the rotation by tables."""
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+
+
+def tokens() -> Iterator[Row]:
+    """Yield tokens of all layers after cached keys."""
+    for heads, head in ((8, 64), (32, 128)):
+        rope = pe.RoPE(head, LENGTH, **LAST)
+        layer = pe.AttentionLayer(heads, head, rope=rope, mask=pe.CausalMask(), **LAST)
+        capacity = KEYS + TOKENS
+        empty = pe.KVCache.empty([layer] * LAYERS, 1, capacity, xp=torch, dtype=torch.float32)
+        prompt, step = empty.step(KEYS)
+        cos, sin = cos_sin(head)
+        buffers = []
+        for number in range(LAYERS):
+            q, k, v = torch.randn(3, 1, heads, KEYS, head)
+            step.attend(number, q, k, v)
+            keys, values = torch.zeros(2, 1, heads, capacity, head)
+            keys[:, :, :KEYS], values[:, :, :KEYS] = rotated(k, cos[:KEYS], sin[:KEYS]), v
+            buffers.append((keys, values))
+        token = tuple(torch.randn(3, 1, heads, 1, head))
+        name = f"{TOKENS} tokens, {LAYERS} layers, {KEYS} keys, {heads} heads of {head}"
+        by_hand = partial(tokens_by_hand, token, buffers, cos, sin)
+        yield name, "slices, and SDPA", partial(cached_tokens, prompt, token), by_hand
+
+
+def cached_tokens(cache: pe.KVCache, token: Any) -> torch.Tensor:
+    """Return the output of the last layer for the last token."""
+    cache = cache.rewind(0)
+    for _ in range(TOKENS):
+        cache, step = cache.step(1)
+        for number in range(LAYERS):
+            output = step.attend(number, *token)
+    return output
+
+
+def tokens_by_hand(token: Any, buffers: Any, cos: Any, sin: Any) -> torch.Tensor:
+    """Return the output of the last layer for the last token."""
+    q, k, v = token
+    for position in range(KEYS, KEYS + TOKENS):
+        index, visible = slice(position, position + 1), slice(position + 1)
+        tables = cos[index], sin[index]
+        for keys, values in buffers:
+            keys[:, :, index], values[:, :, index] = rotated(k, *tables), v
+            output = sdpa(rotated(q, *tables), keys[:, :, visible], values[:, :, visible])
+    return output
 
 
 def encodings() -> Iterator[Row]:
@@ -99,28 +154,19 @@ def attentions() -> Iterator[Row]:
         yield name, "`F.scaled_dot_product_attention`", partial(ours, **LAST), by_hand
 
 
-def least_times(calls: tuple[Call, Call], seconds: float) -> list[float]:
-    """Return the least time of each call, made in turn for at least these seconds."""
-    times: list[list[float]] = [[], []]
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < 3:
-        for call, of_call in zip(calls, times, strict=True):
-            start = time.process_time()
-            call()
-            of_call.append(time.process_time() - start)
-    return list(map(min, times))
-
-
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", default="", help="part of the names of rows to measure")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     torch.manual_seed(0)
     rows = []
-    for name, beside, ours, by_hand in (*rotations(), *encodings(), *attentions()):
+    for name, beside, ours, by_hand in (*rotations(), *tokens(), *encodings(), *attentions()):
+        if options.only not in name:
+            continue
         np.testing.assert_allclose(ours(), by_hand(), rtol=1e-4, atol=1e-5)
         least = least_times((ours, by_hand), options.seconds)
         ratio = f"{least[0] / least[1]:.2f}"

@@ -241,6 +241,23 @@ def test_attention_in_loops_is_that_of_numpy(name, lengths):
             np.testing.assert_allclose(several, expected, atol=1e-12)
 
 
+def test_a_batch_of_vmap_replaces_keys_only_if_one_of_them_is_not_finite():
+    rng = np.random.default_rng(0)
+    q, k, v = (jnp.asarray(rng.standard_normal((3, n, 4)), jnp.float32) for n in (1, 6, 6))
+    k = k.at[0, 1].set(jnp.nan).at[1, 5].set(jnp.inf)  # visible, masked
+
+    def attend(q, k, v):
+        options = {"mask": CausalMask(), "feature_axis": -1, "seq_axis": -2}
+        return scaled_dot_product_attention(q, k, v, **options, offset=4)
+
+    each = jnp.stack([attend(*arrays) for arrays in zip(q, k, v, strict=True)])
+    assert jnp.isnan(each).all(axis=(1, 2)).tolist() == [True, False, False]
+    np.testing.assert_allclose(jax.jit(jax.vmap(attend))(q, k, v), each, atol=1e-6)
+    # Otherwise `vmap` would compute both functions, and select from their results.
+    traced = str(jax.make_jaxpr(jax.jit(jax.vmap(attend)))(q, k, v))
+    assert "cond[" in traced
+
+
 def test_attention_in_loops_has_the_gradients_of_attention_at_once():
     rng = np.random.default_rng(2)
     q, k, v = (jnp.asarray(rng.standard_normal((4, 20, 3)), dtype=jnp.float32) for _ in range(3))

@@ -20,6 +20,7 @@ PACKAGES = (
     "onnx",
     "jax",
     "jaxlib",
+    "dask",
     "rotary-embedding-torch",
     "transformers",
     "cupy-cuda13x",

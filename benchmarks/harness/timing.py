@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from statistics import quantiles
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 Run = Callable[[], Any]
@@ -98,3 +98,15 @@ def peak_memory(run: Run) -> int:
     finally:
         tracemalloc.stop()
     return peak - before
+
+
+def least_times(calls: tuple[Run, Run], seconds: float) -> list[float]:
+    """Return the least time of each call, made in turn for at least these seconds."""
+    times: list[list[float]] = [[], []]
+    end = perf_counter() + seconds
+    while perf_counter() < end or len(times[0]) < 3:
+        for call, of_call in zip(calls, times, strict=True):
+            start = process_time()
+            call()
+            of_call.append(process_time() - start)
+    return list(map(min, times))

@@ -115,6 +115,8 @@ def cos_sin_of_sum(
     for positions, row in zip(coordinates, frequencies, strict=True):
         cycles = in_cycles(row)
         limbs, remainder = _limbs(positions, max(map(abs, cycles)), bits, backend)
+        if backend.computes_in_blocks and not backend.is_compiling:  # zeros add nothing
+            limbs = [limbs[0], *(limb for limb in limbs[1:] if limb[0].any())]
         for numbers, exponent in limbs:
             limb = by_frequency(numbers, index, xp)
             upper, middle, lower = columns(exact_parts(row, grid, exponent), limb.ndim)

@@ -74,6 +74,33 @@ class Page:
     stop: int
     tables: Array
     _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
+    _rows: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
+
+    def rows(
+        self,
+        start: int,
+        stop: int,
+        x_axes: InputAxes,
+        backend: Backend,
+        device_key: Any,
+        *,
+        full_width: bool,
+    ) -> tuple[Array, ...]:
+        """Return `views` of the positions `start` to `stop` - 1.
+
+        They are cached except in NumPy: slices take a tenth of the time of a token in PyTorch.
+        """
+        seq, feature = x_axes.seq_axis, x_axes.feature_axis
+
+        def slices() -> tuple[Array, ...]:
+            views = self.views(x_axes, backend, device_key, full_width=full_width)
+            index = (*(slice(None),) * seq, slice(start - self.start, stop - self.start), ...)
+            return tuple(map(itemgetter(index), views))
+
+        if backend.is_numpy:
+            return slices()
+        key = start, stop, feature, seq, len(x_axes.shape), full_width, device_key
+        return get_or_compute(self._rows, key, slices)
 
     def views(
         self, x_axes: InputAxes, backend: Backend, device_key: Any = (), *, full_width: bool
@@ -206,9 +233,7 @@ class PositionTables:
             return align_tables(self._slice(page_key, offset, stop), x_axes, backend)
         page_key = page_key if backend.shares_numpy_memory else (*page_key, *device_key)
         page = self._page(page_key, offset, stop, backend)
-        index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
-        views = page.views(x_axes, backend, device_key, full_width=full_width)
-        return tuple(map(itemgetter(index), views))
+        return page.rows(offset, stop, x_axes, backend, device_key, full_width=full_width)
 
     def _tables_in_graph(
         self, offset: int, stop: int, x_axes: InputAxes, backend: Backend
@@ -296,7 +321,7 @@ class PositionTables:
 
         def compiled(positions: Array) -> Array:
             index = backend.astype(positions, backend.int_dtype)
-            is_in_table = backend.xp.all((index >= 0) & (index < self.size))
+            is_in_table = loops.in_batch(backend.xp.all((index >= 0) & (index < self.size)))
             return loops.cond(is_in_table, look_up, compute, positions)
 
         tables = backend.xp.reshape(loops.on_cpu(compiled, compute, positions), shape)

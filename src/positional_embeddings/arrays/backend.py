@@ -33,6 +33,9 @@ class Loops(NamedTuple):
     # scans the first axis of the arrays, and recomputes intermediate results for a gradient.
     scan: Callable[..., Any]
     cond: Callable[..., Any]  # (0-d condition, true function, false function, *arguments)
+    # (0-d condition) -> whether it is True in the whole batch of `vmap`, which computes both
+    # functions of a condition that differs within the batch.
+    in_batch: Callable[..., Any]
     on_cpu: Callable[..., Any]  # (function for the CPU, function for other devices, *arguments)
     is_cpu_default: bool  # whether the default device is the CPU; a trace has no device
 

@@ -1,5 +1,6 @@
 """Find the backend of some arrays, or of the options `xp` and `device`."""
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -20,6 +21,7 @@ from positional_embeddings.arrays.namespace import (
     Dtype,
     Namespace,
     cached_lookup,
+    is_compiling,
     np,
 )
 
@@ -57,8 +59,12 @@ def get_backend(**arrays: Array) -> Backend:
     The first array determines the device and the dtype to compute in.
     """
     first = next(iter(arrays.values()))
-    if _PLAIN.issuperset(map(type, arrays.values())):
+    types = set(map(type, arrays.values()))
+    if _PLAIN.issuperset(types):
         return _numpy_backend(first.dtype)
+    pytorch = sys.modules.get("torch")
+    if pytorch is not None and types == {pytorch.Tensor} and not is_compiling():
+        return _pytorch_backend(first.device, first.dtype, pytorch.get_default_dtype())
     for name, array in arrays.items():
         _check_array(name, array, arrays)
     try:
@@ -100,6 +106,13 @@ def backend_for(xp: Namespace | None = None, device: Device | None = None) -> Ba
 @cached_lookup
 def _numpy_backend(dtype: Dtype) -> Backend:
     return _backend(numpy.NumPyBackend, np, "cpu", dtype)
+
+
+@cached_lookup
+def _pytorch_backend(device: Device, dtype: Dtype, default_dtype: Dtype) -> Backend:  # noqa: ARG001
+    """Return the backend of tensors; the default dtype of the library is one of its fields."""
+    xp = import_module("array_api_compat.torch")
+    return _backend(torch.PyTorchBackend, standard_namespace(xp), device, dtype)
 
 
 def _backend(

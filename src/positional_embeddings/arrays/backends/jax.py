@@ -52,7 +52,9 @@ class JAXBackend(Backend):
         ) -> Array:
             return jax.lax.platform_dependent(*arrays, cpu=function, default=other)
 
-        return Loops(scan, jax.lax.cond, on_cpu, jax.default_backend() == "cpu")
+        in_batch = jax.custom_batching.custom_vmap(lambda condition: condition)
+        in_batch.def_vmap(lambda _size, _batched, conditions: (self.xp.all(conditions), False))
+        return Loops(scan, jax.lax.cond, in_batch, on_cpu, jax.default_backend() == "cpu")
 
     def computed_once(self, x: Array, y: Array) -> tuple[Array, Array]:
         loops: Any = self.loops()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from math import isfinite
+from math import e, isfinite, log2
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,6 +18,7 @@ class PyTorchBackend(Backend):
     """PyTorch; tensors of a mode (inference, fake, functional) must not outlive it."""
 
     is_mutable = reads_values = records_gradients = shares_numpy_memory = True
+    exponent_unit = log2(e)
 
     def is_concrete(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
@@ -75,14 +76,33 @@ class PyTorchBackend(Backend):
     def apply(self, function: Callable[..., Array], x: Array, *operands: Array) -> Array:
         return function(x, *operands, **({"out": x} if _can_overwrite(x, *operands) else {}))
 
+    def scaled_exp(self, x: Array) -> Array:
+        return self.apply(self.xp.exp2, x)  # in half the time of `exp`
+
     def fill(self, x: Array, mask: Array, value: float) -> Array:
-        return (x.masked_fill_ if _can_overwrite(x) else x.masked_fill)(mask, value)
+        can_overwrite = _can_overwrite(x)
+        if can_overwrite and _is_in_host_memory(x) and _is_in_host_memory(mask):
+            np.copyto(x.numpy(), value, where=mask.numpy())  # half the time of `masked_fill_`
+            return x
+        return (x.masked_fill_ if can_overwrite else x.masked_fill)(mask, value)
+
+    def fused_attention(self, query: Array, key: Array, value: Array, scale: float) -> Array:
+        # One softmax takes a fifth of the time of its operations.
+        is_alike = query.dtype == key.dtype == value.dtype == self.dtype
+        is_eager = self._is_on_cpu and _can_overwrite(query, key, value)
+        if not (is_alike and is_eager and query.numel() and key.numel()):
+            return None
+        scores = self.scalar_products(query * scale, key)
+        probe = scores.sum()
+        output = self.grouped_matmul(scores.softmax(-1), value)
+        return output if isfinite(probe + output.sum()) else None
 
     def sum_of_all(self, x: Array) -> Array:
         return x.sum()  # the wrapper's takes twice as long
 
     def is_finite(self, number: Array) -> bool:
-        return isfinite(number.item()) if _is_eager() else super().is_finite(number)
+        can_read = self._is_on_cpu and _is_eager()  # a tensor on "meta" has no values
+        return isfinite(number.item()) if can_read else super().is_finite(number)
 
     def clip(self, x: Array, min_value: float, max_value: float | None = None) -> Array:
         return x.clamp(min_value, max_value)  # PyTorch does not compile `maximum` of a number

@@ -238,12 +238,11 @@ def _check_mask(mask: Array, spec: ScoreSpec) -> tuple[bool, Array]:
     backend = spec.backend
     if mask is None:
         return False, None
-    on_host = backend.is_on_host(mask)
-    if on_host and backend.concrete_bool(~backend.xp.any(mask)):
-        return False, None
-    return (on_host or not spec.has_visible_ranges) and backend.concrete_bool(
-        backend.xp.all(mask)
-    ), mask
+    values = backend.values_on_host(mask)
+    if values is None:
+        is_checked = not spec.has_visible_ranges
+        return is_checked and backend.concrete_bool(backend.xp.all(mask)), mask
+    return bool(values.all()), mask if values.any() else None
 
 
 def _are_small(sinks: Array, backend: Backend) -> bool:

@@ -59,7 +59,7 @@ def attend_visible(
     # A sum reads the keys, while a replacement copies them. A check of the scores instead would
     # have NaN in gradients of masked keys.
     total = backend.sum_of_all(key) + backend.sum_of_all(value)
-    is_finite = backend.xp.isfinite(total)
+    is_finite = loops.in_batch(backend.xp.isfinite(total))
     return loops.cond(is_finite, attend_finite, attend_any, key, value)  # type: ignore[no-any-return]
 
 
