@@ -128,11 +128,11 @@ ASK = {
 }
 IMAGE_POSITIONS = "it rotates by positions in images, and its code was not run for this"
 REFUSED = {
-    "deepseek_v4": "it also rotates its output back, and layers that compress keys have the base "
-    "`compress_rope_theta`: build a `RoPE` for each kind of layers",
+    "deepseek_v4": "it rotates the last `qk_rope_head_dim` features of a head, and rotates its "
+    "output back: build a `RoPE` of that size with layout='interleaved' for each kind of layers, "
+    "with the base `rope_theta` for a window, and `compress_rope_theta`, its scaling and "
+    "attention_factor=1.0 for compressed keys",
     "efficientloftr": IMAGE_POSITIONS,
-    "dory": "its configuration lists attention and MLP as layers of their own, and layers in the "
-    "middle attend several times: build a `RoPE` for each type of layers, with its own base",
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs alternate between column and row: build one with "
     "section_order='strided' and section_frequencies='restart', and pass `positions[::-1]`",
@@ -666,7 +666,8 @@ def order_of_sections(config: Any, fields: dict[str, Any]) -> str:
 def config_dict(config_class: Any, **values: Any) -> dict[str, Any]:
     """Return the configuration that transformers makes of some values; empty if it raises."""
     with suppress(Exception):
-        return dict(config_class(**values).to_dict())
+        config = config_class(**values)
+        return dict(config.to_dict()) | hf_attention.layers_without_mlp(config)
     return {}
 
 

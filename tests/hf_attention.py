@@ -327,6 +327,10 @@ NORMALIZED_AFTER = (
     "its queries and keys are normalized after they are rotated: rotate by "
     "`RoPE.layers_from_hf_config`, normalize, and attend by `AttentionLayer`s without `rope`"
 )
+SCALED_AFTER = (
+    "its queries are multiplied by weights after they are rotated, and layers in the middle attend "
+    "several times: rotate by `RoPE.layers_from_hf_config`, and attend by layers without `rope`"
+)
 SCALED_QUERIES = "its queries and keys are multiplied by `qk_scale_factor` as they are normalized"
 SPARSE = "its attention to long sequences is sparse, or an approximation"
 BY_POSITION = "its queries are multiplied by a factor of their position: attend by layers by hand"
@@ -334,6 +338,7 @@ DISTANCE_BIAS = "a learned bias of the distance of tokens is added to its scores
 REFUSED = {
     **dict.fromkeys(("deberta", "deberta-v2"), "relative positions add terms to its scores"),
     **dict.fromkeys(("inkling_text", "inkling2_text", "inkling2_loop_text"), DISTANCE_BIAS),
+    "dory": SCALED_AFTER,
     "longcat_flash": "each of its layers has two attentions",
     "beam": BY_POSITION,
     **dict.fromkeys(("big_bird", "canine", "longformer", "mra", "nystromformer", "yoso"), SPARSE),
@@ -420,10 +425,18 @@ WINDOWLESS = ("qwen2_moe", "smollm3")
 
 def values_of(config):
     """Return a configuration as a dict, as in published files."""
-    values = config.to_dict()
+    values = config.to_dict() | layers_without_mlp(config)
     if getattr(config, "layer_types", None):
         values["layer_types"] = config.layer_types
     return values
+
+
+def layers_without_mlp(config):
+    """Return the layers of the code of a type whose files list attention and MLP separately."""
+    layers, listed = getattr(config, "layer_types", None), config.to_dict().get("layer_types")
+    if not (layers and listed) or len(layers) == len(listed):
+        return {}
+    return {"layer_types": layers, "num_hidden_layers": config.num_hidden_layers}
 
 
 def changed_config(config_class, changes):

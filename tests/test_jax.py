@@ -883,3 +883,28 @@ def test_masks_of_tokens_take_positions_of_a_trace(mask):
 
     positions = jnp.asarray([0, 1, 3, 2])
     np.testing.assert_allclose(jax.jit(attend)(positions), attend(positions), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_made_outside", [True, False])
+def test_documents_of_a_padded_prompt_in_a_trace(is_made_outside):
+    tokens, ids = (
+        jnp.asarray([[0, 1, 1, 1], [1, 0, 1, 1]]),
+        jnp.asarray([[0, 0, 1, 1], [0, 1, 0, 1]]),
+    )
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((2, 1, 4, 3)), dtype=jnp.float32)
+    empty = KVCache.empty(1, 2, 8, num_kv_heads=1, head_size=3, xp=jnp, dtype=x.dtype, **axes)
+
+    def outputs(tokens, ids, cache):
+        for _ in range(2):  # the later step has ids of tokens
+            cache, step = cache.step(tokens)
+            keys, values = step.update(0, x, x)
+            mask = CausalMask() | SegmentMask(jnp.concat([ids.T, ids.T]))
+            yield scaled_dot_product_attention(x, keys, values, mask=mask, positions=step)
+
+    def compute(tokens, ids, cache=empty):
+        return [y * tokens[:, None, :, None] for y in outputs(tokens, ids, cache)]
+
+    arrays = (tokens, ids, empty) if is_made_outside else (tokens, ids)
+    for actual, desired in zip(jax.jit(compute)(*arrays), compute(tokens, ids), strict=True):
+        np.testing.assert_allclose(actual, desired, atol=1e-6)

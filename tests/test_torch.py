@@ -965,3 +965,22 @@ def test_a_ring_whose_lengths_a_compilation_does_not_know(monkeypatch):
     expected = list(outputs())
     monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
     torch.testing.assert_close(list(outputs()), expected)
+
+
+@pytest.mark.parametrize("ids", [[0, 0, 1, 1], torch.tensor([[0], [0], [1], [1]])])
+def test_documents_of_a_padded_prompt_while_pytorch_compiles(ids, monkeypatch):
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    tokens = torch.tensor([[0, 1, 1, 1], [1, 0, 1, 1]])
+    x = torch.rand(2, 1, 4, 2, generator=torch.Generator().manual_seed(0))
+    cache = KVCache.empty(1, 2, 8, xp=torch, num_kv_heads=1, head_size=2, **axes)
+    _, step = cache.step(tokens)
+    keys, values = step.update(0, x, x)
+
+    def attend():
+        mask = CausalMask() | SegmentMask(ids)
+        output = scaled_dot_product_attention(x, keys, values, mask=mask, positions=step, **axes)
+        return output * tokens[:, None, :, None]
+
+    expected = attend()
+    monkeypatch.setattr(PyTorchBackend, "is_compiling", True)
+    torch.testing.assert_close(attend(), expected)

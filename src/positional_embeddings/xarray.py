@@ -9,7 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import format_value, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    did_you_mean,
+    format_value,
+    type_name,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.times import dates
 from positional_embeddings.times.dates import Times
@@ -193,7 +199,8 @@ def _feature_function(
     for name in options:
         if name not in required + optional:
             requirement = f"be among {', '.join(required + optional)} and dtype for {encoding!r}"
-            raise wrong_type("options", requirement, format_value(name))
+            hint = did_you_mean(name, required + optional)
+            raise wrong_type("options", requirement, format_value(name), hint)
     for name in required:
         if name not in options:
             value = '["day", "year"]' if name == "periods" else "[1.0, 10.0]"
@@ -233,7 +240,8 @@ def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     is_pair = isinstance(dim, list | tuple)
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
-            raise wrong_type("dim", "be the names of latitude and longitude", format_value(dim))
+            requirement = 'be the names of latitude and longitude, such as ("lat", "lon")'
+            raise wrong_type("dim", requirement, format_value(dim))
     elif is_pair:
         hint = ' Pass encoding="spherical" for latitude and longitude.' if len(dim) == 2 else ""
         raise wrong_type("dim", f"be one name for {encoding!r}", format_value(dim), hint)

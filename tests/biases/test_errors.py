@@ -21,6 +21,7 @@ VALUE_ERRORS = {
 }
 TYPE_ERRORS = {
     "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": f"`dtype` must be left out for a bias with its own arrays, got {np.float32!r}.",
+    "T5Bias(ones((32, 4)))": "`num_heads` must be a positive integer, got numpy.ndarray of shape (32, 4). Pass a table as T5Bias(num_heads, embeddings=table).",
     "T5Bias(2)(4, xp=np)": f"`xp` must be left out for a bias with its own arrays, got {np!r}.",
     "ALiBiBias(slopes=0.5)": "`slopes` must be a list or tuple of numbers, got 0.5.",
 }

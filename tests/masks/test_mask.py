@@ -455,6 +455,7 @@ def test_masks_of_the_host_serve_every_library(backend):
 def test_the_library_of_a_mask_is_that_of_its_arrays(backend):
     mask = PaddingMask(backend.array([1, 2])) | CausalMask()
     assert get_backend(mask=mask.dense(3)).xp is backend.xp
+    assert get_backend(mask=mask.dense(3, xp=backend.xp)).xp is backend.xp
     if backend.name != "numpy":
         with pytest.raises(TypeError, match="lengths` is an array"):
             mask.dense(3, xp=np)
@@ -679,6 +680,28 @@ def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):
         mask.dense(4)
     monkeypatch.setattr(NumPyBackend, "is_compiling", True)
     assert mask.dense(4).shape == (4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    "mask", [PrefixMask(2), CausalMask() | ChunkedMask(2), NeighbourhoodMask((2, 3), 1)]
+)
+def test_an_array_of_positions_with_padding_on_the_left(mask):
+    """As the error about a PaddingMask on the left says."""
+    p = np.asarray([[-1, -1, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]])
+    hidden = mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :]
+    np.testing.assert_array_equal(hidden[0, 2:, 2:], mask.dense(4)[:, :, 0])
+    np.testing.assert_array_equal(hidden[1], mask.dense(6)[:, :, 0])
+    assert hidden[0, :, :2].all()
+
+
+def test_global_tokens_of_each_sequence():
+    """As the error about `indices` of several sequences says."""
+    g = np.zeros((6, 2), dtype=bool)
+    g[0, 0] = g[3, 1] = True
+    mask = SlidingWindowMask(1, 1) & FunctionMask(lambda q, k: ~(g[q] | g[k]))
+    for i, token in enumerate((0, 3)):
+        expected = (SlidingWindowMask(1, 1) & GlobalMask([token])).dense(6)
+        np.testing.assert_array_equal(mask.dense(6)[:, :, [i]], expected)
 
 
 def test_the_namespace_of_a_dense_mask(backend):

@@ -378,7 +378,7 @@ def test_the_text_model_of_a_configuration_without_its_type():
     [
         ({"model_type": "gemma4_vision"}, "each half of a head rotates by one coordinate"),
         ({"model_type": "inkling2_vision"}, "its first coordinate is the column"),
-        ({"model_type": "dory"}, "its configuration lists attention and MLP as layers"),
+        ({"model_type": "deepseek_v4"}, "it rotates the last `qk_rope_head_dim` features"),
         ({"model_type": "mamba"}, "it has no attention and does not rotate"),
     ],
 )
@@ -386,6 +386,13 @@ def test_what_no_rope_does_is_refused(config, reason):
     for options in ({}, {"layout": "half"}):
         with pytest.raises(ValueError, match=f"^no `RoPE` rotates as .* does: {reason}"):
             RoPE.from_hf_config(config, **options)
+
+
+def test_layers_of_mlp_in_the_list_do_not_rotate():
+    layers = ["sliding_attention", "mlp", "full_attention", "mlp"]
+    config = {"model_type": "dory", "num_hidden_layers": 4, "layer_types": layers}
+    ropes = RoPE.layers_from_hf_config(config)
+    assert ropes == [RoPE(256, 8192), None, RoPE(256, 8192, 1e7), None]
 
 
 def test_layers_that_are_not_extended():

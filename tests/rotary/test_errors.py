@@ -34,6 +34,7 @@ def hf(layer_type=None, **config):
 
 
 VALUE_ERRORS = {
+    "RoPE(8, 3)(zeros((8, 4)))": "`x` must have at most 3 positions (`seq_len`) on axis 1, got 4 at offset 0. Make the layer with seq_len=4 or more.",
     "apply_rope(zeros((2, 5, 8)), zeros((5, 4)), zeros((5, 4)))": "`cos` must have shape (1, 5, 8) (as `x`, with one number for each of 1 pairs on axis 0), with 1 where it broadcasts, got (5, 4). Pass feature_axis=-1 if features are last.",
     "convert_layout(ones(4), 'half', 'interleaved', axis=0, num_heads=10**5000)": "`array.shape[0]` must be a multiple of `num_heads` = int of more digits than can be printed, got 4.",
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
@@ -127,7 +128,7 @@ TYPE_ERRORS = {
     "RoPE(8, 3, scaling='longrope')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'longrope'.",
     "RoPE(8, 3, scaling='proportional')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'proportional'.",
     "RoPE(8, 3, scaling='magic')": "`scaling` must be a function such as LinearScaling(4.0), or None, got 'magic'.",
-    "RoPE(8, 3, scaling={'type': 'linear'})": "`scaling` must be a function such as LinearScaling(4.0), or None, got {'type': 'linear'}.",
+    "RoPE(8, 3, scaling={'type': 'linear'})": "`scaling` must be a function such as LinearScaling(4.0), or None, got {'type': 'linear'}. `RoPE.from_hf_config` reads a configuration.",
     "neg_half(zeros(4, dtype='uint8'))": "`x` must have a dtype with negative numbers, got uint8.",
     "LongRoPEScaling(1.0, [1.0], 8)": "`short_factor` must be a list or tuple of numbers, got 1.0.",
     "hf(text_config='a')": "`text_config` must be a dict, got 'a'.",

@@ -327,9 +327,21 @@ def test_octaves_beyond_the_range():
     encoder = PositionalEncoder().fit(x)
     with pytest.warns(UserWarning, match="Column 'x0' has values farther outside of its range"):
         encoder.transform([[20.0]])
+    with pytest.warns(UserWarning, match="Column 'x0' has values farther outside of its range"):
+        encoder.transform(np.linspace(0, 13, 60)[:, None])
     with np.testing.assert_no_warnings():
         encoder.transform([[-0.9], [10.9]])
+        encoder.transform(np.linspace(0, 11.1, 60)[:, None])  # one row, as in random splits
+        few = PositionalEncoder().fit(x[::5])
+        few.transform([[13.0]])
         PositionalEncoder(wavelengths=20).fit(x).transform([[20.0]])
+        sizes = np.exp(np.linspace(0, 9, 50))[:, None]
+        PositionalEncoder().fit(sizes).transform(np.repeat([[1.0], [20000.0]], [20, 1], axis=0))
+    with pytest.warns(UserWarning, match="values farther outside of its range"):
+        few.transform([[20.0]])
+    with np.testing.assert_no_warnings():
+        missing = PositionalEncoder(missing="pass").fit([[np.nan], [np.nan]])
+        missing.transform([[np.nan]])
     years = pd.DataFrame({"t": pd.date_range("1990", periods=20, freq="YS")})
     with pytest.warns(UserWarning, match="Column 't' has values farther"):
         PositionalEncoder().fit(years[:12]).transform(years)
@@ -550,7 +562,10 @@ def test_each_column_by_what_it_holds():
     for periods, has_trend in [("month", True), ("200D", True), ("year", False), ("300D", False)]:
         dates = PositionalEncoder(periods=periods).fit(table[["t"]])
         assert (dates.get_feature_names_out()[-1] == "t_trend") == has_trend
-    numbers = PositionalEncoder(periods=30, trend=True).fit_transform(table[["depth"]] + 5)
+    for periods, has_trend in [(200, True), (300, False), ([7, 300], False)]:
+        numbers = PositionalEncoder(periods=periods).fit(table[["depth"]])
+        assert (numbers.get_feature_names_out()[-1] == "depth_trend") == has_trend
+    numbers = PositionalEncoder(periods=30).fit_transform(table[["depth"]] + 5)
     assert numbers.dtype == np.float32
     np.testing.assert_allclose(numbers[:, -1], np.linspace(-1, 1, 400), atol=1e-6)
 
@@ -817,7 +832,7 @@ WRONG = [
         PositionalEncoder("cyclic"),
         NUMBERS,
         ValueError,
-        "`periods` must be given with encoding 'cyclic', got None.",
+        "`periods` must be given with encoding 'cyclic', got None. Pass periods=\"year\", or others.",
     ),
     (
         PositionalEncoder("fourier", degree=4),

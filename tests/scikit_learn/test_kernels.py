@@ -246,11 +246,11 @@ def on_a_sphere(**options):
 WRONG = {
     "period": (
         lambda: resolved(PeriodicKernel("loo", 1.0)),
-        r"`period` must be a positive number, got 'loo'\.$",
+        r"`period` must be a positive number, got 'loo'\. Spans are for columns of times\.$",
     ),
     "period of times": (
         lambda: resolved(PeriodicKernel("loo", 1.0), TIMES),
-        r'`period` must be a positive number, or a span such as "30D" or "12h", got \'loo\'\.$',
+        r"`period` must be a positive number, or .*, 'month', 'quarter', 'year', got 'loo'\.$",
     ),
     "part of the calendar": (
         lambda: resolved(GaussianKernel("week"), TIMES),
@@ -258,11 +258,11 @@ WRONG = {
     ),
     "part of the calendar, of numbers": (
         lambda: resolved(PeriodicKernel("week")),
-        r"`period` must be a positive number, got 'week'\.$",
+        r"`period` must be a positive number, got 'week'\. Spans are for columns of times\.$",
     ),
     "span of numbers": (
         lambda: resolved(GaussianKernel("36h")),
-        r"`length_scale` must be a positive number or \"loo\", got '36h'\.$",
+        r"got '36h'\. Spans are for .* Pass a width for each column, such as \[.30D., .loo.\]\.$",
     ),
     "kernel of a sphere": (
         lambda: on_a_sphere(kernel="cauchy"),

@@ -1228,7 +1228,7 @@ ERRORS = {
     "name": (
         lambda: fitted("rbf"),
         ValueError,
-        '`kernel` must be "auto", "gaussian" or a kernel, got \'rbf\'',
+        '`kernel` must be "auto", "gaussian" or a kernel, got \'rbf\'. Pass an object, such as ',
     ),
     "kernel of a process": (
         lambda: fitted(RBF()),

@@ -195,7 +195,8 @@ class PositionTables:
         seq = x_axes.seq_axis
         stop = offset + count
         if stop > self.size:
-            checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name)
+            hint = f" Make the layer with {self.size_name}={stop} or more."
+            checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name, hint)
         if not backend.is_numpy and (backend.is_compiling or backend.is_chunked):
             tables = self._tables_in_graph(offset, stop, x_axes, backend)
             return align_tables(tables, x_axes, backend)

@@ -26,6 +26,8 @@ from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespa
 
 _LARGEST = sys.float_info.max
 
+_TOKENIZER_MASK_HINT = " Pass PaddingMask.from_attention_mask(mask) if it is (batch, key)."
+
 
 def integer(
     name: str, value: SupportsIndex, requirement: str = "an integer", hint: str = ""
@@ -199,17 +201,20 @@ def floating(xp: Namespace, **arrays: Array) -> None:
             raise _wrong_dtype(name, array, "a floating-point dtype")
 
 
-def mask(name: str, array: Array, xp: Namespace) -> None:
+def mask(name: str, array: Array, xp: Namespace, hint: str = "") -> None:
     """Check that a mask is boolean; the error states the meaning of True."""
     if not dtypes.is_dtype(array.dtype, "bool", xp):
-        hint = f" Pass {name} == 0 if 1 marks visible keys, {name} < 0 if it is added to scores."
+        hint += f" Pass {name} == 0 if 1 marks visible keys, {name} < 0 if it is added to scores."
         raise _wrong_dtype(name, array, "a boolean dtype, True where a query may not attend", hint)
 
 
 def mask_or_bias(kind: str, name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean, and that a bias holds real numbers."""
     if kind == "mask":
-        mask(name, array, xp)
+        is_padding = (
+            name == "mask" and array.ndim == 2 and dtypes.is_dtype(array.dtype, "integral", xp)
+        )
+        mask(name, array, xp, _TOKENIZER_MASK_HINT * is_padding)
     else:
         real_floating(xp, **{name: array})
 
@@ -304,12 +309,12 @@ def feature_dtype(x: Array, dtype: Dtype | None, backend: Backend) -> Dtype:
 
 
 def within_table(
-    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
+    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x", hint: str = ""
 ) -> None:
     """Check that the positions `offset` to `offset + size` - 1 lie within a table."""
     if offset + size > limit:
         requirement = f"have at most {plural(limit, 'position')} (`{limit_name}`) on axis {seq}"
-        raise wrong_value(name, requirement, f"{size} at offset {format_value(offset)}")
+        raise wrong_value(name, requirement, f"{size} at offset {format_value(offset)}", hint)
 
 
 def omitted(where: str, error: Callable[..., Exception] = wrong_value, **options: object) -> None:

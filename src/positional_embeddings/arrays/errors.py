@@ -74,10 +74,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
 
 
+# Arguments of one axis, which may be lists.
+_LISTS = ("ids", "indices", "key_ids", "lengths")
+
+
 def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
     """Return a sentence with an expression that makes an array of a value, or "".
 
-    A list becomes an array of the namespace `library`.
+    A list or a number becomes an array of the namespace `library`.
 
     Attributes identify libraries, so that none is imported.
     """
@@ -85,6 +89,7 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
     if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
+    is_number = type(value) in (int, float) and name.isidentifier()
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     expressions = (
         (is_count, f"np.arange({value})" if is_count else ""),
@@ -99,8 +104,13 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
-        (isinstance(value, list | tuple), f"{library}.asarray({name})"),
+        (is_number and name in _LISTS, f"[{value}]"),
+        (isinstance(value, list | tuple) or is_number, f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
+        (
+            hasattr(value, "__array__") and not hasattr(value, "key_ranges"),
+            f"numpy.asarray({name})",
+        ),
     )
     return next((f" Pass {expression}." for fits, expression in expressions if fits), "")
 

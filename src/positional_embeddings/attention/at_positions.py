@@ -32,7 +32,6 @@ class ConcretePositions(NamedTuple):
     # Position of the first query, if queries are consecutive and keys count from 0.
     consecutive_start: int | None
     has_empty: bool  # whether a key position is below 0
-    is_token: HostArray | None = None  # attention mask of a padded prompt, (batch, column)
 
     @classmethod
     def of(cls, queries: HostArray, keys: HostArray) -> "ConcretePositions":
@@ -52,6 +51,7 @@ class ExplicitPositions(NamedTuple):
     keys: Array
     on_host: ConcretePositions | None = None
     slots: Slots | None = None  # of the cache of a step
+    is_token: Array = None  # attention mask of a padded prompt, (batch, column)
 
     @property
     def batch(self) -> int:
@@ -100,8 +100,8 @@ class ExplicitPositions(NamedTuple):
             self._check_indices("mask", mask)
             self._check_indices("bias", bias)
         if isinstance(mask, Mask):
-            if self.on_host is not None and self.on_host.is_token is not None:
-                mask = mask._by_token(self.on_host.is_token)
+            if self.is_token is not None:
+                mask = mask._by_token(self.is_token)
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
@@ -264,6 +264,7 @@ class StepPositions(MadeByCache):
     positions: Array = array_field()
     key_positions: Array = array_field()
     _source: Array = array_field()
+    _is_token: Array = array_field()  # attention mask of a padded prompt, (batch, column), or None
     # What the host knows of the positions.
     _on_host: ConcretePositions | None = field(default=None, init=False, compare=False)
     # The plans of calls, by the form of their arrays.
@@ -304,7 +305,7 @@ class StepPositions(MadeByCache):
                 raise wrong_value(name, requirement, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
         on_host = None if backend.is_compiling else self._on_host
-        return ExplicitPositions(queries, keys, on_host, self._slots)
+        return ExplicitPositions(queries, keys, on_host, self._slots, self._is_token)
 
 
 def positions_of(

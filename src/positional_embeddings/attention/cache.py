@@ -470,8 +470,6 @@ class KVCache(MadeByCache):
             keys = new.key_positions()
             if is_concrete:
                 on_host = ConcretePositions.of(queries.T, keys.T)
-        if on_host is not None and new.mask is not None and not new.before.any():
-            on_host = on_host._replace(is_token=new.mask.astype(bool))
         is_written = is_concrete and backend.is_mutable
         source = new.targets if backend.supports_put else new.source
         rows = [queries, keys]
@@ -494,6 +492,7 @@ class KVCache(MadeByCache):
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else source(),
+            _is_token=new.prompt_tokens(),
             _on_host=on_host,
             _plans={},
         )

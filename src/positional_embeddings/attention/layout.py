@@ -9,7 +9,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape
 from positional_embeddings.masks.index_ranges import IndexRanges, full_range
 
 # Arguments that have an axis of heads. Other arguments have an axis of sequences.
@@ -96,12 +96,7 @@ class QKVLayout(NamedTuple):
         score_axes, shape = self.score_axes, list(self.shape)
         shape[score_axes[0]], shape[score_axes[1]] = q_len, k_len
         meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
-        is_of_keys = name == "mask" and array.ndim == 2 and array.shape[1] == k_len
-        hint = " Pass PaddingMask.from_attention_mask(...), of 1 at tokens." * is_of_keys
-        is_batch_last = array.ndim == 3 and tuple(array.shape[:2]) in ((q_len, k_len), (1, k_len))
-        if name == "mask" and score_axes != (0, 1) and is_batch_last:
-            hint = " Pass a mask (query, key, batch) as a `Mask` object, such as CausalMask(), or "
-            hint += "as ~to_attend(mask, n), of shape (batch, 1, query, key)."
+        hint = _axes_hint(name, tuple(array.shape), len(shape), score_axes, q_len, k_len)
         array = axes.align_axes(name, array, score_axes, tuple(shape), meaning, hint)
         array = self._move_and_split(array, score_axes, backend)
         return slice_broadcast(array, self.batch_slices) if self.batch_slices else array
@@ -174,6 +169,26 @@ class QKVLayout(NamedTuple):
         if checks.lengths_differ(size, n):
             raise wrong_value(name, f"be for {n} {requirement}, as axis {axis} of `q` has", size)
         return int(axis)
+
+
+def _axes_hint(
+    name: str, shape: Shape, ndim: int, score_axes: tuple[int, int], q_len: int, k_len: int
+) -> str:
+    """Return the remedy for a mask or a bias with axes in an order for other scores, else ""."""
+    is_mask, is_canonical = name == "mask", score_axes == (ndim - 2, ndim - 1)
+    if is_mask and len(shape) == 2 and shape[1] == k_len:
+        return " Pass PaddingMask.from_attention_mask(...), of 1 at tokens."
+    if len(shape) == 3 and score_axes != (0, 1) and shape[:2] in ((q_len, k_len), (1, k_len)):
+        if not is_mask:
+            return " Pass a bias (query, key, heads) as an object, such as ALiBiBias(num_heads)."
+        array = {3: ", or as ~to_attend(mask, n)[:, 0]", 4: ", or as ~to_attend(mask, n)"}
+        remedy = "as a `Mask` object, such as CausalMask()" + array.get(ndim, "") * is_canonical
+        return f" Pass a mask (query, key, batch) {remedy}."
+    if (len(shape), ndim, is_canonical) == (3, 4, True) and shape[1:] == (q_len, k_len):
+        return f" Pass {name}[None] of (heads, query, key), {name}[:, None] of (batch, query, key)."
+    if (len(shape), score_axes) == (ndim, (1, 3)) and shape[2:] == (q_len, k_len):
+        return f" Swap axes 1 and 2 of a {name} (batch, heads, query, key)."
+    return ""
 
 
 def slice_broadcast(array: Array, slices: Sequence[slice]) -> Array:

@@ -120,6 +120,16 @@ class NewTokens(NamedTuple):
         is_alike = self.mask is None and self.positions.shape[0] == 1
         return is_alike and not self.slots.is_ring and self.backend.is_mutable
 
+    def prompt_tokens(self) -> Array:
+        """Return which columns of a padded prompt are tokens, (batch, column), None if no prompt.
+
+        A trace does not know whether there were tokens before; then all columns count as tokens.
+        """
+        had_tokens = self.host.xp.any(self.before > 0)
+        if self.mask is None or (self.max_length is not None and had_tokens):
+            return None
+        return (self.mask == 1) | had_tokens
+
     @property
     def is_lost(self) -> Array:
         """Whether a sequence has too many tokens, or is marked as lost, (batch or 1, 1)."""

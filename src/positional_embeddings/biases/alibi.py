@@ -112,9 +112,11 @@ def alibi_bias(
 
 @dataclass(frozen=True)
 class ALiBiBias(bias.Bias):
-    """The linear bias of ALiBi: zero at the position of the query, smaller at larger distances.
+    """The linear bias of ALiBi: zero at the position of the query, lower at earlier keys.
 
-    Immutable: a call returns the array, and attention evaluates the bias block by block.
+    Without a causal mask, as in an encoder, pass ``causal=False``: by default the bias grows
+    towards later keys. Immutable: a call returns the array, and attention evaluates the bias block
+    by block.
 
     Parameters
     ----------

@@ -34,7 +34,8 @@ def graph_laplacian_encoding(
     ----------
     adjacency : array, shape (..., nodes, nodes)
         Weights of the edges of undirected graphs: symmetric booleans, integers or real numbers,
-        0 or more. The diagonal has the weights of loops.
+        0 or more. Pass ``adjacency.toarray()`` of a sparse matrix. The diagonal has the weights of
+        loops.
     k : int
         Number of features, positive and below the number of nodes.
     laplacian : {"normalized", "combinatorial"}, default "normalized"
@@ -129,7 +130,8 @@ def random_walk_encoding(
     ----------
     adjacency : array, shape (..., nodes, nodes)
         Weights of the edges of graphs, from the node of the row to the node of the column:
-        booleans, integers or real numbers, 0 or more. Graphs may be directed. The diagonal has the
+        booleans, integers or real numbers, 0 or more. Pass ``adjacency.toarray()`` of a sparse
+        matrix. Graphs may be directed. The diagonal has the
         weights of loops.
     steps : int
         Number of features, positive.

@@ -109,7 +109,13 @@ class SlidingWindowMask(_WindowMask):
     def __post_init__(self) -> None:
         if self.right is ...:  # type: ignore[comparison-overlap]
             hint = f" Pass SlidingWindowMask.of({self.left!r}) for that number of keys."
+            if isinstance(self.left, list | tuple):
+                hint = " Pass SlidingWindowMask(left, right)."
             raise wrong_type("right", "be an integer or None", "no value", hint)
+        for name in ("left", "right"):
+            if type(number := getattr(self, name)) is int and number == -1:
+                hint = " Pass None for all keys."
+                raise wrong_value(name, "be a non-negative integer or None", number, hint)
         self._check_fields()
 
     @classmethod

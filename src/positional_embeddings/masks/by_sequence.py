@@ -235,8 +235,8 @@ class SegmentMask(Mask):
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
         Document of each position. A negative number is padding, which attends to no keys and
-        is masked. In the step of a cache from the attention mask of a prompt, the document of
-        each column of that mask.
+        is masked. In the first step of a cache, from the attention mask of a prompt, the document
+        of each column of that mask. In later steps, the document of each token without padding.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -295,20 +295,12 @@ class SegmentMask(Mask):
         query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
         return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
 
-    def _by_token(self, is_token: HostArray) -> Mask:
-        if self.key_ids is not None or self.ids.shape[0] < is_token.shape[1]:
+    def _by_token(self, is_token: Array) -> Mask:
+        columns = is_token.shape[1]
+        arrays = [ids for ids in (self.ids, self.key_ids) if ids is not None]
+        if any(ids.shape[0] < columns for ids in arrays):
             return self
-        backend, (ids, _) = get_backend(ids=self.ids), self._documents_of()
-        count, batch = ids.shape
-        padding = ((0, 0), (0, count - is_token.shape[1]))  # later ids are of tokens
-        is_token = np.pad(is_token, padding, constant_values=True)
-        columns = np.argsort(~is_token, axis=1, stable=True).T
-        index = columns * batch + np.arange(is_token.shape[0]) % batch
-        has_token = np.arange(count)[:, None] < is_token.sum(axis=1)
-        xp, device = backend.xp, backend.device
-        index = xp.asarray(index, dtype=backend.int_dtype, device=device)
-        by_token = backend.take_entries(xp.reshape(ids, (-1,)), index, 0)
-        return SegmentMask(xp.where(xp.asarray(has_token, device=device), by_token, -1))
+        return SegmentMask(*(_ids_by_token(ids, is_token) for ids in arrays))
 
     def _start(self) -> int:
         """Return the position of `ids[0]`."""
@@ -341,6 +333,8 @@ class SegmentMask(Mask):
         if checks.is_static(last) and (start < first or last < stop):
             requirement = "have shape (seq,) or (seq, batch), and include the query positions"
             actual = f"shape {tuple(self.ids.shape)}, for positions {first} to {last - 1}"
+            if not hint and self.ids.ndim == 2 and stop <= (self.ids.shape[1] or 0):
+                hint = " Pass ids.T if they are (batch, seq)."
             raise wrong_value("ids", f"{requirement} {start} to {stop - 1}", actual, hint)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
@@ -360,6 +354,24 @@ class SegmentMask(Mask):
         sizes = [ids.shape[1] for ids in self._documents_of()]
         size = next((size for size in sizes if size != 1), 1)
         return size if checks.is_static(size) else None
+
+
+def _ids_by_token(ids: Array, is_token: Array) -> Array:
+    """Return the ids of columns (column,) or (column, batch) by token, (token, batch)."""
+    host = get_backend(is_token=is_token)
+    backend = host if isinstance(ids, np.ndarray) else get_backend(ids=ids)
+    xp, device = backend.xp, backend.device
+    ids = PositionBlock(None, backend, None).in_library(ids if ids.ndim > 1 else ids[:, None])
+    (count, batch), (rows, columns) = ids.shape, is_token.shape
+    on_host = {"dtype": host.int_dtype, "device": host.device}
+    later = host.xp.ones((rows, count - columns), **on_host)  # later ids are of tokens
+    numbers = host.xp.concat([host.xp.astype(is_token, host.int_dtype), later], axis=1)
+    order = host.xp.argsort(-numbers, axis=1, stable=True).T
+    index = order * batch + host.xp.arange(rows, **on_host) % batch
+    has_token = host.xp.arange(count, **on_host)[:, None] < host.xp.sum(numbers, axis=1)
+    index = xp.asarray(host.xp.reshape(index, (-1,)), dtype=backend.int_dtype, device=device)
+    by_token = xp.reshape(xp.take(xp.reshape(ids, (-1,)), index, axis=0), (count, rows))
+    return xp.where(xp.asarray(has_token, device=device), by_token, -1)
 
 
 class _Documents(NamedTuple):

@@ -148,7 +148,7 @@ def to_attend(
         For a `Mask`: numbers of queries and keys, and position of the first query among the
         keys. If None, `k_len` equals `q_len`, and the last query is at the last key.
     xp, device : optional
-        For a `Mask`: array library (NumPy if None) and device of the result.
+        For a `Mask`: array library (NumPy if None) and device of the result, as for `Mask.dense`.
 
     Returns
     -------
@@ -226,8 +226,8 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        Only NumPy arrays of a mask are read. With arrays of other libraries, a block that is
-        possibly partial is listed as partial.
+        Only NumPy arrays of a mask are read: pass ``SegmentMask(ids.cpu().numpy())`` of tensors
+        `ids`. With arrays of other libraries, no block that may be visible is omitted.
     q_len, k_len : int
         Numbers of queries and keys. If `k_len` is None, it equals `q_len`.
     block_size : int
@@ -330,7 +330,9 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     Returns
     -------
     array of bool, shape (query, key, batch or 1)
-        True where a query may not attend to a key.
+        True where a query may not attend to a key, for attention with features first. In the layout
+        ``(batch, heads, seq, head)`` pass ``~attend`` instead, and in ``(batch, seq, heads, head)``
+        ``~attend`` with axes 1 and 2 swapped.
 
     Raises
     ------
@@ -349,7 +351,8 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     visible: Array = attend
     if not dtypes.is_dtype(visible.dtype, "bool", xp):
         requirement = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", requirement, dtypes.dtype_name(visible.dtype))
+        hint = " Pass attend == 1, or attend == 0 if it is added to scores."
+        raise wrong_type("attend", requirement, dtypes.dtype_name(visible.dtype), hint)
     shape = tuple(visible.shape)
     if visible.ndim not in (2, 3, 4) or (visible.ndim == 4 and shape[1] != 1):
         requirement = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"

@@ -10,6 +10,10 @@ from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 
+_GLOBAL_TOKENS_HINT = (
+    " If they differ between sequences, pass FunctionMask(lambda q, k: ~(g[q] | g[k])), with g of "
+    "shape (seq, batch), True at global tokens."
+)
 _TOKENIZER_HINT = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
 
 
@@ -170,8 +174,8 @@ def length_array(
 
     Lengths on a device are not read, which would wait for it.
     """
-    hint = _TOKENIZER_HINT * (axis == "batch")
-    if hint and isinstance(lengths, list | tuple) and any(isinstance(n, list) for n in lengths):
+    hint = _TOKENIZER_HINT if axis == "batch" else _GLOBAL_TOKENS_HINT
+    if isinstance(lengths, list | tuple) and any(isinstance(n, list) for n in lengths):
         raise wrong_value(name, f"have shape ({axis},)", format_value(lengths), hint)
     if isinstance(lengths, list | tuple | range):
         backend = backend_for(xp, device)
@@ -180,9 +184,9 @@ def length_array(
         return backend, backend.xp.asarray(numbers, dtype=backend.int_dtype, device=device)
     checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
     backend = get_backend(**{name: lengths})
-    checks.integral(name, lengths, backend.xp)
     if lengths.ndim != 1:
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape), hint)
+    checks.integral(name, lengths, backend.xp)
     if backend.is_on_host(lengths):
         check_lengths(name, lengths, backend)
     return backend, backend.astype(lengths, backend.int_dtype)

@@ -35,7 +35,8 @@ _MAX_REPR_SIZE = 1000
 
 _LEFT_PADDING_HINT = (
     " Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the "
-    "first token, and -1 at padding."
+    "first token, and -1 at padding. For an array, evaluate the mask at these, p of shape "
+    "(batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :]."
 )
 
 
@@ -124,6 +125,7 @@ class Mask(ArrayDataclass):
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
             query_offset(1, k_len, None, backend)
+            self._check_padding(k_len)
         q, k = (
             PositionBlock(position_array(name, pos, backend)[..., None], backend, k_len)
             for name, pos in positions.items()
@@ -151,8 +153,8 @@ class Mask(ArrayDataclass):
             Position of the first query among the keys. If None, ``k_len - q_len``: the last
             query is at the last key, as with cached keys.
         xp, device : optional
-            Array library (NumPy if None) and device of the result; only if all arrays of the mask
-            belong to NumPy.
+            Array library (NumPy if None) and device of the result. If the mask holds arrays of
+            another library, `xp` is that library or None, and `device` is None.
 
         Returns
         -------
@@ -166,7 +168,10 @@ class Mask(ArrayDataclass):
         ValueError
             If a number is not positive, or the mask does not match the numbers of queries and keys.
         """
-        for name in self._arrays():
+        arrays = self._arrays()
+        if arrays and xp is not None and backend_for(xp).xp is self._backend().xp:
+            xp = None
+        for name in arrays:
             checks.omitted(f"where `{name}` is an array", wrong_type, xp=xp, device=device)
         backend = self._backend(xp, device)
         queries, k_len = self._checked_interval(q_len, k_len, offset, backend)
@@ -211,6 +216,7 @@ class Mask(ArrayDataclass):
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
             raise wrong_value("q_stop", f"be `q_start` = {format_value(q_start)} or more", q_stop)
+        self._check_padding(k_len)
         return self._visible_keys(((q_start, q_stop),), k_len).any_query if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
@@ -263,6 +269,9 @@ class Mask(ArrayDataclass):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         """Check the mask against the range of query positions and the number of keys."""
 
+    def _check_padding(self, k_len: int) -> None:
+        """Check that no part counts padding on the left of another part."""
+
     # For attention with explicit positions, and for a cache with a ring buffer.
 
     def _leaves(self) -> "tuple[Mask, ...]":
@@ -273,7 +282,7 @@ class Mask(ArrayDataclass):
         """Return whether the mask may hide padding before the first token of a sequence."""
         return False
 
-    def _by_token(self, is_token: HostArray) -> "Mask":  # noqa: ARG002
+    def _by_token(self, is_token: Array) -> "Mask":  # noqa: ARG002
         """Return the mask for padded prompts, (batch, column), by token instead of by column."""
         return self
 
@@ -349,12 +358,15 @@ class _Compound(Mask):
     def _check(self, queries: tuple[int, int], k_len: int, backend: Backend) -> None:
         for mask in self.masks:
             mask._check(queries, k_len, backend)
+        self._check_padding(k_len)
+
+    def _check_padding(self, k_len: int) -> None:
         counting = [mask for mask in self._leaves() if mask._uses_absolute_positions]
         if counting and any(mask._is_padded_on_left(k_len) for mask in self._leaves()):
             requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
             raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)
 
-    def _by_token(self, is_token: HostArray) -> Mask:
+    def _by_token(self, is_token: Array) -> Mask:
         return type(self)(tuple(mask._by_token(is_token) for mask in self.masks))
 
     def _leaves(self) -> tuple[Mask, ...]:
@@ -513,6 +525,9 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
     """Return the combination of two masks; nested combinations of one kind are flattened."""
     if isinstance(other, Mask):
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))
+    if callable(other) and not isinstance(other, type):
+        message = "A `Mask` does not combine with a function: pass FunctionMask(function)."
+        raise TypeError(message)
     if not hasattr(other, "shape"):
         return NotImplemented
     message = (

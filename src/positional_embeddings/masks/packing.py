@@ -55,7 +55,8 @@ def segment_ids_from_lengths(
     """
     if total_len is None:
         if not isinstance(lengths, list | tuple | range):
-            raise wrong_type("total_len", "be given where `lengths` is an array", "None")
+            hint = " Pass the length of the packed sequence, with its padding."
+            raise wrong_type("total_len", "be given where `lengths` is an array", "None", hint)
         total_len = sum(checks.sequence_of("lengths", lengths))
     total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)

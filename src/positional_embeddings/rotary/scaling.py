@@ -379,7 +379,8 @@ def scaled_frequencies(
     """Return the checked frequencies and the attention factor of a scaling."""
     if not callable(scaling) or isinstance(scaling, type):
         requirement = "be a function such as LinearScaling(4.0), or None"
-        raise wrong_type("scaling", requirement, format_value(scaling))
+        hint = " `RoPE.from_hf_config` reads a configuration." * isinstance(scaling, dict)
+        raise wrong_type("scaling", requirement, format_value(scaling), hint)
     name = next((name for name, kind in SCALINGS.items() if type(scaling) is kind), None)
     if name is not None:
         options = tuple(getattr(scaling, field.name) for field in fields(scaling))

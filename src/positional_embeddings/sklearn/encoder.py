@@ -63,8 +63,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Without `periods`, the largest number for the day, the week and the year.
     trend : bool or "auto", default "auto"
         Whether the encoding "auto" adds times, and numbers that are no places, as columns: -1 at
-        the smallest and 1 at the largest value in `fit`. "auto" adds times if they cover the
-        longest period 1.9 times, or have no period.
+        the smallest and 1 at the largest value in `fit`. "auto" adds times, and numbers with
+        `periods`, if they cover the longest period 1.9 times, and times without a period.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column in `fit`. Spans of times are as for `periods`, without the calendar.
@@ -92,8 +92,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     -----
     UserWarning
         In `fit`, if a column does not resolve more than three harmonics that you pass. In
-        `transform`, if values are outside of the range in `fit` by more than a tenth of it, where
-        octaves repeat.
+        `transform`, if more values are outside of the range in `fit` by a tenth of it than in
+        random splits, or one is by half of it, where octaves repeat (see Notes).
 
     Raises
     ------
@@ -122,6 +122,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     (week), 365 or 366 (dayofyear) and 360 (wind_dir, azimuth, bearing, heading). Values from 0 or 1
     fit if they have no more than the cycle, and a range of a third of it or more. Whole degrees
     with both 0 and 360 do not fit: 0 is calm there.
+
+    Octaves warn of c values outside of the range in `fit` by a tenth of it if their probability in
+    a random split of n rows in `fit` and m in `transform`, :math:`(m / (n + m))^c`, is below 0.03.
+    They warn of one value outside by half of the range and by three times the range of the
+    outermost fifth of the values, which is larger for outliers.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy arrays.
@@ -254,7 +259,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name in parameters:
                 options[name] = value
                 if not is_set and parameters[name].default is Parameter.empty:
-                    raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
+                    hint = f' Pass {name}="year", or others.'
+                    raise wrong_value(name, f"be given with encoding {encoding!r}", "None", hint)
             elif is_set:
                 requirement = f"be left out with encoding {encoding!r}, which does not use it"
                 raise wrong_value(name, requirement, format_value(value))

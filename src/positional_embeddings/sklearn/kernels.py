@@ -467,8 +467,10 @@ def wrong_kernel(name: str, requirement: str, actual: Any) -> Exception:
             "Matern, PeriodicKernel for ExpSineSquared."
         )
         return wrong_type(name, requirement, type_name(actual), hint)
-    wrong = wrong_value if isinstance(actual, str) else wrong_type
-    return wrong(name, requirement, format_value(actual))
+    if isinstance(actual, str):
+        hint = " Pass an object, such as MaternKernel()."
+        return wrong_value(name, requirement, format_value(actual), hint)
+    return wrong_type(name, requirement, format_value(actual))
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
@@ -505,4 +507,7 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
         return MEAN_DAYS[span]
     requirement = "be a positive number" + ("" if is_period else ' or "loo"')
     requirement += ', or a span such as "30D" or "12h"' if is_time else ""
-    raise wrong_value(name, requirement, format_value(scale))
+    requirement += f", or {', '.join(map(repr, MEAN_DAYS))}" * (is_time and is_period)
+    hint = " Spans are for columns of times." * (not is_time)
+    hint += ' Pass a width for each column, such as ["30D", "loo"].' * bool(hint and not is_period)
+    raise wrong_value(name, requirement, format_value(scale), hint)

@@ -137,8 +137,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     r"""Regression by attention: the mean of the samples, weighted by a kernel.
 
     Queries and keys are encodings of coordinates, values are measurements, and only the widths of
-    kernels are chosen. This is the Nadaraya-Watson estimator, or local linear regression. A sum of
-    kernels gives a sum of smooth functions.
+    kernels are chosen. This is local linear regression with a ridge on the slopes, or the
+    Nadaraya-Watson estimator. A sum of kernels gives a sum of smooth functions.
 
     Parameters
     ----------

@@ -81,9 +81,14 @@ _TREND_CYCLES, _MAX_GAP, _MAX_GAP_OF_ONE = 1.9, 0.11, 0.42
 
 _DEGREES = 360  # of a circle
 
-# The largest extrapolation of octaves without a warning, and the smallest range of a named cycle,
-# as parts of the range and of the cycle.
-_MAX_EXTRAPOLATION, _MIN_CYCLE_PART = 0.1, 1 / 3
+# The smallest range of a named cycle, as a part of the cycle.
+_MIN_CYCLE_PART = 1 / 3
+
+# Octaves warn of rows outside of the range by more than a tenth of it, if so many are improbable in
+# a random split; and of a row outside by half of it and three times the range of the outermost
+# fifth of the values. Of 92 ordinary tables, random splits of at most three warn.
+_MAX_EXTRAPOLATION, _MIN_PROBABILITY = 0.1, 0.03
+_FAR_EXTRAPOLATION, _OUTERMOST_PART, _FAR_OUTERMOST = 0.5, 0.2, 3.0
 
 _NUMBERS_HINT = " Convert dates, as with pandas.to_datetime; numbers need an encoder of their own."
 _CATEGORIES_HINT = " Encode categories separately, as by OneHotEncoder of scikit-learn."
@@ -292,8 +297,9 @@ class Auto:
                 self.parts.append((encoder, [i]))
                 has_trend = trend
                 if trend == "auto":
-                    stated = getattr(encoder, "periods", ())
-                    has_trend = is_time and _has_trend(coordinate.values, stated)
+                    used = getattr(encoder, "periods", ())
+                    has_trend = is_time or periods is not None
+                    has_trend = has_trend and _has_trend(coordinate.values, used)
                 if has_trend:
                     self.parts.append((Trend(line), [i]))
 
@@ -324,13 +330,25 @@ class _Range:
 
     def __init__(self, coordinate: Coordinate) -> None:
         self.label, self.origin = coordinate.label, _first_time(coordinate.values)
-        self.low, self.high = _bounds(_since(coordinate.values, self.origin))
+        x = _since(coordinate.values, self.origin)
+        x = get_backend(X=x).to_numpy(x).astype(np.float64)
+        x = x[~np.isnan(x)] if not np.isnan(x).all() else np.zeros(1)
+        self.size, parts = x.size, [0, _OUTERMOST_PART, 1 - _OUTERMOST_PART, 1]
+        low, inner_low, inner_high, high = np.quantile(x, parts).tolist()
+        margin, far = ((high - low) * part for part in (_MAX_EXTRAPOLATION, _FAR_EXTRAPOLATION))
+        self.limits = low - margin, high + margin
+        far_low, far_high = (inner_low - low) * _FAR_OUTERMOST, (high - inner_high) * _FAR_OUTERMOST
+        self.far_limits = low - max(far, far_low), high + max(far, far_high)
 
     def warn_outside(self, column: Column) -> None:
-        """Warn of values that are farther outside of the range than a part of it."""
-        margin = _MAX_EXTRAPOLATION * (self.high - self.low)
-        low, high = _bounds(_since(column, self.origin))
-        if low < self.low - margin or high > self.high + margin:
+        """Warn of values far outside of the range, or of more than in a random split."""
+        x = _since(column, self.origin)
+        xp = get_backend(X=x).xp
+        limits, size = (self.limits, self.far_limits), x.shape[0]
+        counts = [int(xp.count_nonzero((x < low) | (x > high))) for low, high in limits]
+        # The probability that the outermost rows of all are not in `fit`.
+        probability = (size / (size + self.size)) ** counts[0]
+        if counts[1] or probability < _MIN_PROBABILITY:
             label = f"{self.label[:1].upper()}{self.label[1:]}"
             message = f"{label} has values farther outside of its range in `fit` than a tenth of "
             message += "it: octaves repeat there, and predictions may be wrong. Pass `wavelengths` "
@@ -375,14 +393,13 @@ def _resolved_harmonics(column: Column, period: Any, max_count: int) -> int:
     days, clock = _since(column, _first_time(column)), _clock(column, period)
     is_valid = ~np.isnan(days)
     phases = calendar.cycles_of(clock[is_valid], period, column.calendar)
-    return count_harmonics(days[is_valid], phases, _mean_days(period), max_count)
+    return count_harmonics(days[is_valid], phases, _mean_length(period), max_count)
 
 
-def _has_trend(times: Times, periods: Sequence[Duration]) -> bool:
-    """Return whether times cover the longest period enough to separate a trend from it."""
-    days = _since(times, _first_time(times))
-    max_period = max(map(_mean_days, periods), default=0.0)
-    return bool(days[~np.isnan(days)].max(initial=0.0) >= _TREND_CYCLES * max_period)
+def _has_trend(column: Column, periods: Sequence[Duration]) -> bool:
+    """Return whether values cover the longest period enough to separate a trend from it."""
+    low, high = _bounds(_since(column, _first_time(column)))
+    return high - low >= _TREND_CYCLES * max(map(_mean_length, periods), default=0.0)
 
 
 def _cycle_of(coordinate: Coordinate) -> float | None:
@@ -406,11 +423,12 @@ def _clock(times: Times, period: Duration) -> HostArray:
     return times.wall if isinstance(period, str) else times.utc
 
 
-def _mean_days(period: Duration) -> float:
-    """Return the mean length of a period of times, in days."""
+def _mean_length(period: Duration) -> float:
+    """Return the mean length of a period: a number, or that of a period of times in days."""
     if isinstance(period, str):
         return calendar.MEAN_DAYS[period]
-    return calendar.length_of("periods", period) / calendar.DAY
+    is_span = calendar.is_timedelta(period)
+    return calendar.length_of("periods", period) / calendar.DAY if is_span else float(period)
 
 
 def count_harmonics(x: HostArray, phases: HostArray, period: float, max_count: int) -> int:
