@@ -241,7 +241,6 @@ def test_layers_of_several_windows_have_positions_of_their_own():
         ): "`window` must be le",
         lambda: KVCache.empty(1, 1, 4, **SIZES).step(5): "`tokens` must fit into the slots",
         lambda: KVCache.empty(1, 1, 4, **SIZES).step([[1, 2]]): "`tokens` must hold 1 at tokens",
-        lambda: KVCache.empty([], 1, 4): r"`layers` must hold an AttentionLayer, got \[\]\. Pass",
         lambda: KVCache.empty(1, 2, 4, **SIZES).step([1, 1, 1]): (
             r"`tokens` must have shape \(2, seq\), got \(3,\)\. Without padding, pass the number"
         ),

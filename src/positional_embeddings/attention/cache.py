@@ -411,7 +411,7 @@ class KVCache(MadeByCache):
             another shape.
         """
         backend = self._backend()
-        groups, after, oldest = self._groups(tokens, backend)
+        groups, after, oldest, mask = self._groups(tokens, backend)
         cache = self._with(
             lengths=frozen_integers(after),
             _oldest=oldest,
@@ -420,7 +420,7 @@ class KVCache(MadeByCache):
         ordinary = groups[0].positions
         if positions is not None:
             positions = self._checked_positions(positions, ordinary)
-            checks.set_fields(cache, **self._ahead_of(tokens, positions, cache.lengths))
+            checks.set_fields(cache, **self._ahead_of(mask, positions, cache.lengths))
         else:
             positions = self._next_positions(ordinary)
         step = object.__new__(KVStep)
@@ -439,8 +439,8 @@ class KVCache(MadeByCache):
 
     def _groups(
         self, tokens: Any, backend: Backend
-    ) -> tuple[list[StepPositions], Array, tuple[Array, ...]]:
-        """Return the positions of new tokens for each window, lengths, and oldest tokens."""
+    ) -> tuple[list[StepPositions], Array, tuple[Array, ...], Array]:
+        """Return positions of new tokens for each window, lengths, oldest tokens, and the mask."""
         new, oldest = self._new_tokens(tokens, backend)
         if new.max_length is not None:
             self._check_capacity(new)
@@ -455,7 +455,7 @@ class KVCache(MadeByCache):
             if slots.is_ring:
                 first = frozen_integers(host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
             oldest_after.append(first)
-        return groups, lengths, tuple(oldest_after)
+        return groups, lengths, tuple(oldest_after), new.mask
 
     def _group(self, new: NewTokens) -> StepPositions:
         """Return the positions of new tokens and all keys in slots, as arrays of the backend."""
@@ -579,16 +579,10 @@ class KVCache(MadeByCache):
             return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
-    def _ahead_of(self, tokens: Any, positions: Array, lengths: Array) -> dict[str, Array]:
+    def _ahead_of(self, mask: Array, positions: Array, lengths: Array) -> dict[str, Array]:
         """Return by how much the positions after these are ahead of the numbers of tokens."""
-        mask = (
-            as_integer_array("tokens", tokens, "bool", "integral") if is_sequence(tokens) else None
-        )
-        last = (
-            (0 * lengths,) * 2
-            if self._position_lead is None
-            else (self._position_lead, self._lead_since)
-        )
+        lead = self._position_lead
+        last = (0 * lengths,) * 2 if lead is None else (lead, self._lead_since)
         arrays = [positions, lengths, *last] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
             get_backend(positions=positions), *arrays
@@ -599,9 +593,9 @@ class KVCache(MadeByCache):
         if not self._form.is_batch_first:
             positions = positions.T
         has_token = xp.ones_like(after) == 1
-        for mask in masks:  # padding has no place, and without a token all stays
-            positions = xp.where(mask == 1, positions, xp.min(positions))
-            has_token = xp.any(mask == 1, axis=1)
+        for tokens in masks:  # padding has no place, and without a token all stays
+            positions = xp.where(tokens == 1, positions, xp.min(positions))
+            has_token = xp.any(tokens == 1, axis=1)
         ahead = xp.where(has_token, xp.max(positions, axis=1) + 1 - after, ahead)
         return {"_position_lead": ahead, "_lead_since": xp.where(has_token, after, since)}
 
@@ -823,8 +817,8 @@ class KVStep(MadeByCache):
         keys, values : array
             Keys and values at `key_positions`: the buffers or parts of them; for a chunk that
             overwrites slots of a ring, the keys before the step and the new ones. Where a trace
-            does not know the lengths, both are NaN for a sequence with more tokens than slots, if
-            their dtype has it.
+            does not know the lengths, both are NaN, if their dtype has it, for a sequence with more
+            tokens than slots, or whose `rewind` or `take` was out of range.
 
         Raises
         ------
