@@ -25,7 +25,7 @@ NUMBERS = {
         pl.Series(DAYS),
     ],
     "positions.data": [xarray.DataArray(DAYS), xarray.Variable("x", DAYS)],
-    "numpy.asarray(positions)": [DAYS, tuple(DAYS)],
+    "numpy.asarray(positions)": [DAYS, tuple(DAYS), 64.0, -3],
 }
 TIMES = {
     "days_since(positions)": [
@@ -96,7 +96,6 @@ NO_LINE = {
     "an object without axes": np.asarray(dt.date(2024, 1, 1), dtype=object),
     "numbers as objects": np.asarray(DAYS, dtype=object),
     "data set": xarray.Dataset({"a": ("x", DAYS)}),
-    "number": 64.0,
     "truth": True,
     "a number of thousands of digits": 10**5000,
     "word": "mask",

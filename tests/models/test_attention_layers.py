@@ -390,7 +390,7 @@ def test_sinks_and_layers_without_attention():
         ),
         ({"model_type": "ministral3"}, "does: its queries are multiplied by a factor of their pos"),
         ({"model_type": "rwkv"}, "has no attention .*: none of its layers has queries and keys.$"),
-        ({"model_type": "deepseek_v4"}, "does: it also rotates its output back, and layers that"),
+        ({"model_type": "deepseek_v4"}, "does: it rotates the last `qk_rope_head_dim` features"),
         ({"model_type": "inkling_text"}, "does: a learned bias of the distance of tokens"),
         ({"model_type": "unlimited_ocr_text"}, "does: its queries see the full prompt and a"),
         ({"model_type": "dbrx"}, r"does: it was not compared\. Make an `AttentionLayer` for each"),

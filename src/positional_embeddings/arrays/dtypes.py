@@ -37,15 +37,20 @@ def check_real_dtype(
     dtype: Dtype, requirement: str, xp: Namespace, other_kind: str = "real floating"
 ) -> None:
     """Check that an option is a real floating-point dtype, or a dtype of another kind."""
-    try:
-        is_valid = is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
-    except (TypeError, ValueError):  # without a hash, the option is no dtype
-        is_valid = False
-    if not is_valid:
+    if not _is_real_dtype(dtype, xp, other_kind):
         library = xp.__name__.removeprefix("array_api_compat.")
         name = getattr(dtype, "__name__", str(dtype)).rpartition(".")[2]
-        hint = f" Pass {library}.{name}." if hasattr(xp, name) else ""
+        is_other = _is_real_dtype(getattr(xp, name, None), xp, other_kind)
+        hint = f" Pass {library}.{name}." if is_other else ""
         raise wrong_type("dtype", f"be {requirement} of the library", format_value(dtype), hint)
+
+
+def _is_real_dtype(dtype: Dtype, xp: Namespace, other_kind: str) -> bool:
+    """Return whether a value is a real floating-point dtype, or a dtype of another kind."""
+    try:
+        return is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
+    except (TypeError, ValueError):  # without a hash, the option is no dtype
+        return False
 
 
 @cached_lookup

@@ -89,7 +89,7 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
     if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
-    is_number = type(value) in (int, float) and name.isidentifier()
+    is_number = type(value) in (int, float) and name.isidentifier() and abs(value) < 2**63
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     expressions = (
         (is_count, f"np.arange({value})" if is_count else ""),
@@ -104,11 +104,13 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
-        (is_number and name in _LISTS, f"[{value}]"),
+        (is_number and name in _LISTS, f"[{value}]" if is_number else ""),
         (isinstance(value, list | tuple) or is_number, f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
+        # A `Mask` and a data set of xarray have `__array__`, which raises.
         (
-            hasattr(value, "__array__") and not hasattr(value, "key_ranges"),
+            hasattr(value, "__array__")
+            and not (hasattr(value, "key_ranges") or hasattr(value, "dims")),
             f"numpy.asarray({name})",
         ),
     )

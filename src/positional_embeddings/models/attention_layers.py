@@ -318,7 +318,7 @@ def _token_rotation(rope: RoPE, position: int, q: Array, k: Array, xp: Namespace
     plan, cos, sin = rope._prepare(both, None, position, out=both)
     kernel: Any = plan.kernel
     before, count = (slice(None),) * axis, q.shape[axis]
-    queries, keys = (*before, slice(count)), (*before, slice(count, None))
+    queries, keys = (*before, slice(count), ...), (*before, slice(count, None), ...)
 
     def rotate_both(q: Array, k: Array) -> tuple[Array, Array]:
         both = xp.concat([q, k], axis=axis)
