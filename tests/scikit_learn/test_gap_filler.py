@@ -1339,6 +1339,20 @@ def test_gaps_after_a_table_without_gaps():
     assert ((std > 0) & (std < 0.5))[hidden, 1].all()
 
 
+@pytest.mark.filterwarnings("ignore:Column 'x1' has several values at a position")
+@pytest.mark.parametrize("stations", [2, 3])
+def test_gaps_at_positions_of_other_stations_are_uncertain(stations):
+    """A value that was not measured is not that of another station at the time."""
+    rng, times = np.random.default_rng(0), np.arange(200.0)
+    y = np.sin(times / 8)[:, None] + 10 * np.arange(stations) + 0.1 * rng.normal(size=(200, 1))
+    y[[50, 120], -1] = np.nan
+    table = np.column_stack([np.repeat(times, stations), y.ravel()])
+    filler = GapFiller(positions=[0]).fit(table)
+    std = filler.transform_std(table)[:, 1]
+    assert (std[np.isnan(table[:, 1])] > 0.1).all()
+    assert (std[~np.isnan(table[:, 1])] == 0).all()
+
+
 def test_a_time_of_large_errors_does_not_determine_the_slopes():
     """A fifth of a column is noise of a broken sensor."""
     errors, distance = [], abs(np.arange(400) - 200)

@@ -80,12 +80,15 @@ class SeriesFiller:
     """Fill gaps of a column along one coordinate with the best predictors of hidden gaps."""
 
     def __init__(self, x: HostArray, y: HostArray, periods: Sequence[PeriodicKernel]) -> None:
-        self._x, indices, counts = np.unique(x[:, 0], return_inverse=True, return_counts=True)
+        self._x, first, indices, counts = np.unique(
+            x[:, 0], return_index=True, return_inverse=True, return_counts=True
+        )
         # Subtracting the level reduces rounding, and squares of scaled numbers are finite.
         self._level = y.mean()
         self._scale = abs(y - self._level).max() or 1.0
         self._y = np.bincount(indices, (y - self._level) / self._scale) / counts
-        self._measured = np.bincount(indices, y) / counts
+        # Samples that differ at a position are of several sources, and fill no gap there.
+        self._measured = y[first] if (y == y[first][indices]).all() else np.full(counts.shape, nan)
         n, span = self._x.size, self._x[-1] - self._x[0]
         self._median_step = np.median(np.diff(self._x)) if n > 2 else span
         self._step = max(self._median_step, span / (4 * n))  # of the cells
@@ -127,7 +130,7 @@ class SeriesFiller:
     def predict(self, x: HostArray, *, return_std: bool = False) -> Array:
         """Return the mean, and the standard deviation of a measurement if requested.
 
-        At the position of a sample, they are the sample and 0.
+        At the position of a sample, they are the sample and 0 if no samples of a position differ.
         """
         mean, std = np.full((2, x.shape[0]), nan)
         grid = np.union1d(self._x, x[:, 0])
