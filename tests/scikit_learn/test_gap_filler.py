@@ -1339,6 +1339,16 @@ def test_gaps_after_a_table_without_gaps():
     assert ((std > 0) & (std < 0.5))[hidden, 1].all()
 
 
+def test_rows_after_a_table_without_gaps_use_its_other_columns():
+    """A gauge tells the values of the next one, which follows by two steps."""
+    river = np.random.default_rng(0).normal(size=402).cumsum()
+    table = np.column_stack([np.arange(400.0), river[2:], river[:-2]])
+    filler = GapFiller(positions=[0]).fit(table[:398])
+    later = np.where([0, 1, 1], np.nan, table[398:])
+    assert filler.transform(later)[:, 2] == pytest.approx(table[398:, 2], abs=0.05)
+    assert (filler.transform_std(later)[:, 2] < 0.05).all()
+
+
 @pytest.mark.filterwarnings("ignore:Column 'x1' has several values at a position")
 @pytest.mark.parametrize("stations", [2, 3])
 def test_gaps_at_positions_of_other_stations_are_uncertain(stations):

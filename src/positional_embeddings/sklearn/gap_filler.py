@@ -238,6 +238,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         columns = columns.difference(rows.position_columns, self._text_columns)
         self._samples = {j: _samples(rows, j) for j in sorted(columns)}
         gap_columns = [j for j, samples in self._samples.items() if len(samples) < len(rows.values)]
+        self._has_gaps = bool(gap_columns)  # else the fillers are not fitted
         messages = {}
         for j, samples in self._samples.items():
             if j in gap_columns:
@@ -328,7 +329,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if self.positions_ is not None:
             samples = {j: _merge(column, self._samples[j]) for j, column in samples.items()}
         is_new = {j: not np.array_equal(column, self._samples[j]) for j, column in samples.items()}
-        if not (is_series and any(is_new.values())):
+        if not (is_series and (any(is_new.values()) or not self._has_gaps)):
             samples = {j: column for j, column in samples.items() if is_new[j]}
         estimators = dict(enumerate(self.estimators_)) | self._fit_columns(samples, rows)
         fitted = {j: (estimators[j], gap, rows.positions[gap, :]) for j, gap in gaps.items()}
