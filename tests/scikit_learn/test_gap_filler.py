@@ -1375,6 +1375,20 @@ def test_a_time_of_large_errors_does_not_determine_the_slopes():
     assert helped < 0.35 * alone
 
 
+def test_a_quiet_time_does_not_determine_the_slopes():
+    """The first two fifths of a column are zeros of a stuck sensor."""
+    errors, hidden = [], hide(1000, *((start, 1) for start in range(405, 990, 7)))
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        y = rng.normal(size=1000)
+        others = y + 0.7 * rng.normal(size=(4, 1000))
+        y = np.where(np.arange(1000) < 400, 0.0, y + 0.5 * rng.normal(size=1000))
+        starts = 0, 400  # of records
+        errors.append([error_beside(y[s:], hidden[s:], *others[:, s:]) for s in starts])
+    with_quiet, without = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert with_quiet < 1.38 * without
+
+
 def test_a_long_record_of_many_lengths():
     """Few hidden samples of a long record do not change its season."""
     rng, t = np.random.default_rng(0), np.arange(40_000)

@@ -39,7 +39,7 @@ _ROUNDING = 1e-9  # relative rounding error of a length and of a residual
 # Other columns: the smallest part of hidden samples with a measurement, and the octave of the
 # remaining variance without a measurement; the number of blocks of time, and of windows of the
 # whole record that are added to a block to estimate its variance.
-_MIN_MEASURED_PART, _NO_OTHERS, _NUM_BLOCKS, _NUM_SHARED_WINDOWS = 0.1, 1, 5, 8
+_MIN_MEASURED_PART, _NO_OTHERS, _NUM_BLOCKS, _NUM_SHARED_WINDOWS = 0.1, 1, 5, 4
 
 # The largest lag of another column in steps, and its rounding error; the smallest gain of the
 # correlation of changes, and the same in standard errors.
@@ -415,13 +415,19 @@ class Regression:
 
 
 def _sample_weights(windows: Windows, errors: HostArray) -> Array:
-    """Return weights of hidden samples, inverse to the best errors in their block of time."""
+    """Return weights of hidden samples, inverse to the best errors in their block of time.
+
+    The floor of the variance is the median: a quiet time does not determine the slopes of others.
+    """
     blocks, totals = windows.blocks, (errors**2).sum(axis=2)
+    if not blocks.size:
+        return np.zeros(0)
     best = errors[np.unravel_index(totals.argmin(), totals.shape)] ** 2
     num_shared = _NUM_SHARED_WINDOWS * blocks.size / windows.num_windows
-    total = np.bincount(blocks, best) + num_shared * (best.sum() / max(blocks.size, 1) or 1.0)
-    weights = np.sqrt((np.bincount(blocks) + num_shared) / total)[blocks]
-    return weights * (blocks.size**0.5 / (np.linalg.norm(weights) or 1.0))
+    variances = np.bincount(blocks, best) + num_shared * (best.mean() or 1.0)
+    variances = (variances / (np.bincount(blocks) + num_shared))[blocks]
+    weights = 1 / np.sqrt(np.maximum(variances, np.median(variances)))
+    return weights * (blocks.size**0.5 / np.linalg.norm(weights))
 
 
 def _moments(errors: HostArray, scaled: HostArray, weights: HostArray) -> Moments:
