@@ -160,13 +160,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     where :math:`r_k` are scaled to mean squares of 1, :math:`R_{kl}` and :math:`c_k` are the means
     of :math:`r_k r_l` and :math:`e r_k` over the hidden samples with these measurements, relative
     to the mean of :math:`e^2` there, K is the number of columns in use, n that of windows, and
-    :math:`\rho` the part of the variance that remains. Each of five blocks of time has a weight,
-    the inverse of the variance that remains in it, in these means and in the stack. A column whose
-    changes follow or precede by up to three steps is shifted. The mean of the record is a third
-    bridge of corrected candidates, and of all candidates if rows have no order. Errors of corrected
-    candidates are predictions from the other four blocks. All candidates share the weights. Gaps of
-    an octave of :math:`\rho` have their own weights and variance, from hidden samples with the
-    other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
+    :math:`\rho` the part of the variance that remains. Each of five blocks of time has a weight in
+    these means and in the stack: the inverse of the variance that remains in it, with four windows
+    of the whole record added, and at least the median of the blocks. A column whose changes follow
+    or precede by up to three steps is shifted. The mean of the record is a third bridge of
+    corrected candidates, and of all candidates if rows have no order. Errors of corrected
+    candidates are predictions from the other four blocks. All candidates share the stack's weights.
+    Gaps of an octave of :math:`\rho` have their own weights and variance, from hidden samples with
+    the other columns measured as in these gaps. Columns measured at less than a tenth of the hidden
     samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
     other column is measured, and tables of one column, do not depend on other columns.
 
@@ -260,9 +261,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : table or series, shape (n_samples, n_features)
             As in `fit`; rows may have other positions. Its measurements are added to the samples of
-            `fit`, and replace samples at the same position. Without an estimator, a sample of `fit`
-            fills a gap at its position, with a standard deviation of 0. Without positions, the
-            samples of `fit` are not used.
+            `fit`, and replace samples at the same position. With one coordinate and no estimator, a
+            sample of `fit` fills a gap at its position, unless samples of a position differ.
+            Without positions, the samples of `fit` are not used.
 
         Returns
         -------
@@ -297,7 +298,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Returns
         -------
         array, table or series, as of `transform`
-            The standard deviation of missing values, and 0 elsewhere. Without an estimator it is
+            The standard deviation of missing values; 0 at measurements, and at gaps that a sample
+            of `fit` fills. Without an estimator it is
             estimated from hidden windows, and NaN if samples are too few to hide any. With an
             estimator it is the prediction with ``return_std=True``.
 
