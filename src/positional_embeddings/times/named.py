@@ -147,8 +147,9 @@ class Trend:
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:  # noqa: ARG002
         """Return one block."""
-        x = _since(columns[0], self.origin)[None, ...]
-        return [((x - self.low) - (self.high - x)) / ((self.high - self.low) or 1.0)]
+        # Halves of the largest numbers do not overflow.
+        x, low, high = _since(columns[0], self.origin)[None, ...] / 2, self.low / 2, self.high / 2
+        return [((x - low) - (high - x)) / ((high - low) or 1.0)]
 
     def names(self, names: Sequence[object]) -> list[str]:
         """Return a name such as "time_trend"."""
