@@ -20,6 +20,7 @@ from positional_embeddings import (
     DilatedMask,
     DynamicNTKScaling,
     FIREBias,
+    FunctionBias,
     FunctionMask,
     GlobalMask,
     KERPLEBias,
@@ -878,6 +879,19 @@ def test_like_layers_of_a_step_are_planned_once(rope, monkeypatch):
     assert torch.all(leaves.grad[2] > 0)
     assert len(planned) == 4
     assert all(torch.equal(output, outputs[0]) for output in outputs)
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_a_function_of_tensors_is_called_in_each_layer_of_a_step(is_scaled):
+    """As it has a gradient in one layer, and none in the other."""
+    weight = torch.nn.Parameter(torch.ones(8))
+    bias = FunctionBias(lambda q, k: weight[(q - k).clamp(0, 7)])
+    cache, qkv = decoder(bias=2.0 * bias if is_scaled else bias)
+    step = cache.step(1)[1]
+    with torch.no_grad():
+        step.attend(0, *qkv)
+    step.attend(1, *qkv).square().sum().backward()
+    assert weight.grad[:3].any()
 
 
 def test_a_bias_of_tensors_is_read_in_each_layer_of_a_step():

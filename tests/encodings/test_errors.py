@@ -130,7 +130,7 @@ TYPE_ERRORS = {
     "fourier_encoding(zeros(3), week - week[0])": "`wavelengths[0]` must be a positive finite number, got np.timedelta64(0,'D') of type timedelta64. Pass days_since(wavelengths[0]).",
     "cyclic_encoding(zeros(3), np.timedelta64(1, 'D'))": "`period` must be a positive finite number, got np.timedelta64(1,'D') of type timedelta64. Pass days_since(period).",
     "cyclic_encoding(zeros(3), foreign('pandas', 'Series'))": "`period` must be a list, a tuple or a 1-D NumPy array of numbers, got pandas.Series of shape (3, 2). Pass period.to_numpy().",
-    "cyclic_encoding(zeros(3), 'day')": "`period` must be a positive finite number, got 'day'. Pass a number in the unit of `x`; a PositionalEncoder takes spans and names.",
+    "cyclic_encoding(zeros(3), 'day')": "`period` must be a positive finite number, got 'day'. Pass a number in the unit of `x`; a PositionalEncoder takes periods by name.",
     "sinusoidal_encoding(100, 64)": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got int. Pass np.arange(100).",
     "multimodal_positions(3)": "`parts` must be a list or tuple of integers and grids, got 3.",
     "grid_positions(3)": "`shape` must be a list or tuple of integers, got 3.",

@@ -337,8 +337,9 @@ def test_octaves_beyond_the_range():
         PositionalEncoder(wavelengths=20).fit(x).transform([[20.0]])
         sizes = np.exp(np.linspace(0, 9, 50))[:, None]
         PositionalEncoder().fit(sizes).transform(np.repeat([[1.0], [20000.0]], [20, 1], axis=0))
-    with pytest.warns(UserWarning, match="values farther outside of its range"):
-        few.transform([[20.0]])
+    for beyond in ([[20.0]], np.linspace(-3, 13, 100)[:, None]):  # a value, and a map
+        with pytest.warns(UserWarning, match="values farther outside of its range"):
+            few.transform(beyond)
     with np.testing.assert_no_warnings():
         missing = PositionalEncoder(missing="pass").fit([[np.nan], [np.nan]])
         missing.transform([[np.nan]])
@@ -565,6 +566,10 @@ def test_each_column_by_what_it_holds():
     for periods, has_trend in [(200, True), (300, False), ([7, 300], False)]:
         numbers = PositionalEncoder(periods=periods).fit(table[["depth"]])
         assert (numbers.get_feature_names_out()[-1] == "depth_trend") == has_trend
+    days = PositionalEncoder(periods=7).fit(pd.DataFrame({"day_of_year": np.arange(1.0, 366)}))
+    assert "day_of_year_trend" not in days.get_feature_names_out()  # it jumps at New Year
+    missing = PositionalEncoder(missing="pass").fit(table[["t"]] + pd.NaT)
+    assert missing.get_feature_names_out()[-1] == "t_trend"
     numbers = PositionalEncoder(periods=30).fit_transform(table[["depth"]] + 5)
     assert numbers.dtype == np.float32
     np.testing.assert_allclose(numbers[:, -1], np.linspace(-1, 1, 400), atol=1e-6)
@@ -832,7 +837,7 @@ WRONG = [
         PositionalEncoder("cyclic"),
         NUMBERS,
         ValueError,
-        "`periods` must be given with encoding 'cyclic', got None. Pass periods=\"year\", or others.",
+        "`periods` must be given with encoding 'cyclic', got None. Pass periods=\"year\" for dates, or a number such as periods=24.",
     ),
     (
         PositionalEncoder("fourier", degree=4),

@@ -262,7 +262,7 @@ WRONG = {
     ),
     "span of numbers": (
         lambda: resolved(GaussianKernel("36h")),
-        r"got '36h'\. Spans are for .* Pass a width for each column, such as \[.30D., .loo.\]\.$",
+        r"got '36h'\..* For several columns, pass a width for each, such as \[.30D., .loo.\]\.$",
     ),
     "kernel of a sphere": (
         lambda: on_a_sphere(kernel="cauchy"),

@@ -88,7 +88,7 @@ class Page:
     ) -> tuple[Array, ...]:
         """Return `views` of the positions `start` to `stop` - 1.
 
-        They are cached except in NumPy: slices take a tenth of the time of a token in PyTorch.
+        PyTorch's are cached, since its slices take a tenth of the time of a token.
         """
         seq, feature = x_axes.seq_axis, x_axes.feature_axis
 
@@ -222,7 +222,8 @@ class PositionTables:
         seq = x_axes.seq_axis
         stop = offset + count
         if stop > self.size:
-            hint = f" Make the layer with {self.size_name}={stop} or more."
+            is_possible = stop <= checks.max_position(backend)
+            hint = f" Make the layer with {self.size_name}={stop} or more." if is_possible else ""
             checks.within_table(count, offset, self.size, self.size_name, seq, x_axes.name, hint)
         if not backend.is_numpy and (backend.is_compiling or backend.is_chunked):
             tables = self._tables_in_graph(offset, stop, x_axes, backend)

@@ -89,10 +89,11 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
     if times := remedy_for_times(name, value.data if is_xarray else value):
         return times
     listed = value if isinstance(value, list | tuple) else ()
+    prefix = "np" if library == "numpy" else library
     is_number = type(value) in (int, float) and name.isidentifier() and abs(value) < 2**63
     is_count = isinstance(value, int) and name.endswith("positions") and 1 < value < 2**31
     expressions = (
-        (is_count, f"np.arange({value})" if is_count else ""),
+        (is_count, f"{prefix}.arange({value})" if is_count else ""),
         (is_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy
@@ -111,7 +112,7 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
         (
             hasattr(value, "__array__")
             and not (hasattr(value, "key_ranges") or hasattr(value, "dims")),
-            f"numpy.asarray({name})",
+            f"{library}.asarray({name})",
         ),
     )
     return next((f" Pass {expression}." for fits, expression in expressions if fits), "")

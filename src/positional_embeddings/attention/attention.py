@@ -459,7 +459,7 @@ def _plan_key(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> An
     Masks of numbers compare by value, biases by identity.
     """
     arrays = arrays_key(q, k, v, arguments.sinks)
-    if arguments.has_tensors(q):
+    if arguments.may_hold_tensors(q):
         return None
     *options, _, _ = arguments  # all but positions and sinks
     types = tuple(map(type, options))  # True is not 1

@@ -64,11 +64,13 @@ class AttentionArguments(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def has_tensors(self, q: Array) -> bool:
-        """Return whether a mask or bias holds tensors as `q`, which may change, with gradients."""
+    def may_hold_tensors(self, q: Array) -> bool:
+        """Return whether a mask or a bias may hold tensors, which change or have gradients."""
         if type(q) is np.ndarray:
             return False
-        return bool(self._replace(positions=None, sinks=None).arrays())
+        bias = self.bias
+        calls_function = bias._calls_function if isinstance(bias, Bias) else callable(bias)
+        return calls_function or bool(self._replace(positions=None, sinks=None).arrays())
 
     def check(self, q: Array, k: Array, backend: Backend) -> tuple[Any, ...]:
         """Check the options, masks and biases; return `scale`, `softcap` and `block_size`."""

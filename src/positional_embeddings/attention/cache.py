@@ -124,7 +124,7 @@ class BufferOwner:
     def pass_to(self, cache: "KVCache") -> None:
         """Make a cache the newest one."""
         self.newest = ref(cache)
-        self.intact.append(self.newest)
+        self.intact = [intact for intact in self.intact if intact()] + [self.newest]
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
@@ -816,9 +816,9 @@ class KVStep(MadeByCache):
         -------
         keys, values : array
             Keys and values at `key_positions`: the buffers or parts of them; for a chunk that
-            overwrites slots of a ring, the keys before the step and the new ones. Where a trace
-            does not know the lengths, both are NaN, if their dtype has it, for a sequence with more
-            tokens than slots, or whose `rewind` or `take` was out of range.
+            overwrites slots of a ring, the keys before the step and the new ones. A trace that
+            does not know the lengths returns NaN for a sequence with more tokens than slots, or
+            whose `rewind` or `take` was out of range. Dtypes without NaN have no such mark.
 
         Raises
         ------
@@ -912,7 +912,7 @@ class KVStep(MadeByCache):
                 raise wrong_type(name, requirement, dtypes.dtype_name(array.dtype), hint)
         if backend.is_read_only(buffer):
             requirement = "be used in torch.inference_mode, in which it was made"
-            hint = " Make it outside of that mode, or copy it there: copy.deepcopy(cache)."
+            hint = " Make it outside of that mode, or copy it outside: copy.deepcopy(cache)."
             raise wrong_value("cache", requirement, "a step outside of it", hint)
         buffer_axes = BufferAxes(form.order[2], form.order[0], 4, backend)
         size, writes = group._slots.capacity, None

@@ -73,19 +73,31 @@ class BufferAxes(NamedTuple):
                 start = min(self.batch, self.seq)
                 order = [*others[:start], self.batch, self.seq, *others[start:]]
             stored = backend.put(array, tuple(index), xp.permute_dims(new, tuple(order)))
-        if capacity is None or not dtypes.is_real_floating(array.dtype, xp):
+        if capacity is None:
             return stored
         in_cache = xp.arange(shape[self.seq], dtype=backend.int_dtype) < capacity
-        is_lost = (slots[:, :1] < 0) & in_cache[None, :]
-        is_lost = axes.expand_to_axes(is_lost, (self.batch, self.seq), self.ndim, xp)
+        return self._with_nan(stored, slots[:, :1] < 0, in_cache[None, :])
 
-        def with_nan(stored: Array) -> Array:
-            return namespace.select(~is_lost, stored, float("nan"), xp)
+    def mark_lost(self, array: Array, source: Array) -> Array:
+        """Return an array with NaN for sequences with a `source` below 0, (batch or 1, index)."""
+        xp, rows = self.backend.xp, source.shape[0]
+        is_lost = xp.tile(source[:, :1] < 0, (array.shape[self.batch] // rows, 1))
+        return self._with_nan(array, is_lost, xp.ones_like(is_lost))
+
+    def _with_nan(self, array: Array, is_lost: Array, in_cache: Array) -> Array:
+        """Return an array with NaN in the slots `in_cache`, (1, slot), of lost sequences."""
+        backend, xp = self.backend, self.backend.xp
+        if not dtypes.is_real_floating(array.dtype, xp):
+            return array
+        is_nan = axes.expand_to_axes(is_lost & in_cache, (self.batch, self.seq), self.ndim, xp)
+
+        def with_nan(array: Array) -> Array:
+            return namespace.select(~is_nan, array, float("nan"), xp)
 
         loops = backend.loops()
         if loops is None:
-            return with_nan(stored)
-        return loops.cond(xp.any(slots[:, :1] < 0), with_nan, lambda stored: stored, stored)
+            return with_nan(array)
+        return loops.cond(xp.any(is_lost), with_nan, lambda array: array, array)
 
 
 class WritePlan(NamedTuple):
@@ -109,6 +121,8 @@ class WritePlan(NamedTuple):
             for slots, tokens in self.writes:
                 buffer[slots] = new[tokens]
             return buffer, buffer[self.read] if joined is None else joined
+        if is_joined and step.max_capacity is not None:
+            joined = self.axes.mark_lost(joined, step._source)
         if has_put:
             stored = self.axes.put(buffer, new, step._source, step.max_capacity)
             return stored, stored if joined is None else joined

@@ -138,6 +138,7 @@ class Bias(ArrayDataclass):
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
     _is_relative: ClassVar[bool] = True  # whether it depends on key minus query only
+    _calls_function: ClassVar[bool] = False  # whether it calls a function of the user
 
     @compute_on_device
     def __call__(
@@ -315,7 +316,7 @@ class _ScaledBias(Bias):
         return f"{self.factor} * {self.bias!r}"
 
     def __post_init__(self) -> None:
-        flags = ("_takes_integers", "_is_relative")
+        flags = ("_takes_integers", "_is_relative", "_calls_function")
         checks.set_fields(self, **{name: getattr(self.bias, name) for name in flags})
 
     def _formula(self, query: Array | None, key: Array, backend: Backend) -> Array:

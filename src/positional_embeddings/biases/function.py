@@ -57,7 +57,7 @@ class FunctionBias(Bias):
     function: checks.PositionFunction
     num_heads: checks.FeatureCount = 1
 
-    _is_relative = False
+    _is_relative, _calls_function = False, True
 
     def _formula(self, query: Array, key: Array, backend: Backend) -> Array:
         name, positions = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])

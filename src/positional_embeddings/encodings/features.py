@@ -204,7 +204,7 @@ def as_column(values: float | tuple[float, ...], ndim: int, backend: Backend) ->
 def wavelength(name: str, value: Array) -> float:
     """Check the range of a wavelength or period and return it."""
     if isinstance(value, str):
-        hint = " Pass a number in the unit of `x`; a PositionalEncoder takes spans and names."
+        hint = " Pass a number in the unit of `x`; a PositionalEncoder takes periods by name."
         raise wrong_type(name, "be a positive finite number", format_value(value), hint)
     number = checks.positive_number(name, value)
     if not MIN_WAVELENGTH <= number <= MAX_WAVELENGTH:

@@ -235,8 +235,8 @@ class SegmentMask(Mask):
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
         Document of each position. A negative number is padding, which attends to no keys and
-        is masked. In the first step of a cache, from the attention mask of a prompt, the document
-        of each column of that mask. In later steps, the document of each token without padding.
+        is masked. The first step of a cache takes the documents of the columns of an attention
+        mask. Later steps take those of all tokens so far, without padding.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.

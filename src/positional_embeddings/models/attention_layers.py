@@ -241,7 +241,7 @@ class AttentionLayer(checks.CheckedDataclass):
             if attention is None:  # before anything is stored
                 keys, values = step._seen(number, k, v, plan.writes)
                 arguments = self._arguments(step.of(number), sinks)
-                key = None if arguments.has_tensors(q) else key
+                key = None if arguments.may_hold_tensors(q) else key
                 make = prepare if key is None else prepare_cached
                 attention = make(q, keys, values, arguments)
                 remember(step._plans, key, plan._replace(attention=attention))

@@ -63,8 +63,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Without `periods`, the largest number for the day, the week and the year.
     trend : bool or "auto", default "auto"
         Whether the encoding "auto" adds times, and numbers that are no places, as columns: -1 at
-        the smallest and 1 at the largest value in `fit`. "auto" adds times, and numbers with
-        `periods`, if they cover the longest period 1.9 times, and times without a period.
+        the smallest and 1 at the largest value in `fit`. "auto" adds times without a period. It
+        adds times, and numbers with `periods`, if they cover the longest period 1.9 times.
     wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
         each column in `fit`. Spans of times are as for `periods`, without the calendar.
@@ -92,8 +92,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     -----
     UserWarning
         In `fit`, if a column does not resolve more than three harmonics that you pass. In
-        `transform`, if more values are outside of the range in `fit` by a tenth of it than in
-        random splits, or one is by half of it, where octaves repeat (see Notes).
+        `transform` with octaves, if a value is far outside of the range in `fit`, or if more values
+        are outside than a random split explains (see Notes).
 
     Raises
     ------
@@ -124,9 +124,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     with both 0 and 360 do not fit: 0 is calm there.
 
     Octaves warn of c values outside of the range in `fit` by a tenth of it if their probability in
-    a random split of n rows in `fit` and m in `transform`, :math:`(m / (n + m))^c`, is below 0.03.
-    They warn of one value outside by half of the range and by three times the range of the
-    outermost fifth of the values, which is larger for outliers.
+    a random split of n rows in `fit` and m in `transform`, :math:`(m / (n + m))^c` with m of n at
+    most, is below 0.03. One value warns if it is outside by more than half of the range and by more
+    than three times the width of the outermost fifth of the values. Outliers in `fit` widen that
+    fifth.
 
     With ``sklearn.set_config(array_api_dispatch=True)`` columns of numbers may be an array of any
     library of the Array API standard; the features are on its device. Times are NumPy arrays.
@@ -259,7 +260,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if name in parameters:
                 options[name] = value
                 if not is_set and parameters[name].default is Parameter.empty:
-                    hint = f' Pass {name}="year", or others.'
+                    hint = f' Pass {name}="year" for dates, or a number such as {name}=24.'
                     raise wrong_value(name, f"be given with encoding {encoding!r}", "None", hint)
             elif is_set:
                 requirement = f"be left out with encoding {encoding!r}, which does not use it"

@@ -509,5 +509,6 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
     requirement += ', or a span such as "30D" or "12h"' if is_time else ""
     requirement += f", or {', '.join(map(repr, MEAN_DAYS))}" * (is_time and is_period)
     hint = " Spans are for columns of times." * (not is_time)
-    hint += ' Pass a width for each column, such as ["30D", "loo"].' * bool(hint and not is_period)
+    if hint and not is_period:
+        hint += ' For several columns, pass a width for each, such as ["30D", "loo"].'
     raise wrong_value(name, requirement, format_value(scale), hint)

@@ -147,8 +147,9 @@ class Trend:
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:  # noqa: ARG002
         """Return one block."""
-        x = _since(columns[0], self.origin)[None, ...]
-        return [((x - self.low) - (self.high - x)) / ((self.high - self.low) or 1.0)]
+        # Halves of the largest numbers do not overflow.
+        x, low, high = _since(columns[0], self.origin)[None, ...] / 2, self.low / 2, self.high / 2
+        return [((x - low) - (high - x)) / ((high - low) or 1.0)]
 
     def names(self, names: Sequence[object]) -> list[str]:
         """Return a name such as "time_trend"."""
@@ -298,7 +299,7 @@ class Auto:
                 has_trend = trend
                 if trend == "auto":
                     used = getattr(encoder, "periods", ())
-                    has_trend = is_time or periods is not None
+                    has_trend = is_time or (periods is not None and not _cycle_of(coordinate))
                     has_trend = has_trend and _has_trend(coordinate.values, used)
                 if has_trend:
                     self.parts.append((Trend(line), [i]))
@@ -344,8 +345,9 @@ class _Range:
         """Warn of values far outside of the range, or of more than in a random split."""
         x = _since(column, self.origin)
         xp = get_backend(X=x).xp
-        limits, size = (self.limits, self.far_limits), x.shape[0]
+        limits = self.limits, self.far_limits
         counts = [int(xp.count_nonzero((x < low) | (x > high))) for low, high in limits]
+        size = min(x.shape[0], self.size)  # a split rarely has fewer rows in `fit`
         # The probability that the outermost rows of all are not in `fit`.
         probability = (size / (size + self.size)) ** counts[0]
         if counts[1] or probability < _MIN_PROBABILITY:
@@ -399,7 +401,8 @@ def _resolved_harmonics(column: Column, period: Any, max_count: int) -> int:
 def _has_trend(column: Column, periods: Sequence[Duration]) -> bool:
     """Return whether values cover the longest period enough to separate a trend from it."""
     low, high = _bounds(_since(column, _first_time(column)))
-    return high - low >= _TREND_CYCLES * max(map(_mean_length, periods), default=0.0)
+    length = max(high - low, 0.0)  # not -inf if all are missing
+    return length >= _TREND_CYCLES * max(map(_mean_length, periods), default=0.0)
 
 
 def _cycle_of(coordinate: Coordinate) -> float | None:
