@@ -109,6 +109,7 @@ def _numpy_backend(dtype: Dtype) -> Backend:
 
 
 @cached_lookup
+@finished_before_forks
 def _pytorch_backend(device: Device, dtype: Dtype, default_dtype: Dtype) -> Backend:  # noqa: ARG001
     """Return the backend of tensors; the default dtype of the library is one of its fields."""
     xp = import_module("array_api_compat.torch")
