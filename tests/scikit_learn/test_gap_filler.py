@@ -1375,6 +1375,7 @@ def test_a_time_of_large_errors_does_not_determine_the_slopes():
     assert helped < 0.35 * alone
 
 
+@pytest.mark.filterwarnings("ignore:Rows have no order")
 def test_a_quiet_time_does_not_determine_the_slopes():
     """The first two fifths of a column are zeros of a stuck sensor."""
     errors, hidden = [], hide(1000, *((start, 1) for start in range(405, 990, 7)))
