@@ -121,7 +121,7 @@ def test_a_run_and_its_rest_are_the_whole(tmp_path):
     assert len(whole) == 5
     costs = json.loads((tmp_path / "costs.json").read_text(encoding="utf-8"))
     assert list(costs) == ["test_some.py::test_slow"]
-    assert 0.03 <= costs["test_some.py::test_slow"] < 5
+    assert 0.02 <= costs["test_some.py::test_slow"] < 5  # `os.times` counts ticks of 0.01 s
     drawn, header = passed("--draw", "0.01", "--longest", "9", "--seed", "7")
     rest, _ = passed("--draw", "0.01", "--longest", "9", "--seed", "7", "--rest")
     assert len(drawn) == 2

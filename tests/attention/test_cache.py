@@ -311,7 +311,7 @@ def test_documents_after_a_prompt_and_of_keys():
         for key_ids in (None, [0, 0, 0])
     ]
     np.testing.assert_allclose(*(output[:, :, 1:] for output in same))
-    with pytest.raises(ValueError, match="include the query positions 0 to 2, got shape .2,."):
+    with pytest.raises(ValueError, match=r"include the query positions 0 to 2, got shape \(2,\)"):
         scaled_dot_product_attention(x, keys, keys, mask=SegmentMask([0, 0]), positions=step)
     message = r"positions 2 to 3, .* A `CausalMask` is enough if each sequence is one text"
     _, step = cache.step(1)
