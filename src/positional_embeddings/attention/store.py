@@ -25,10 +25,10 @@ class BufferAxes(NamedTuple):
         index[self.batch], index[self.seq] = slice(row, None, rows), slice(start, start + count)
         return tuple(index)
 
-    def take(self, array: Array, source: Array, *, may_lack: bool) -> Array:
+    def take(self, array: Array, source: Array) -> Array:
         """Return slots and tokens of an array at the indices `source`, (batch or 1, slot).
 
-        An index below 0, which a trace may have, gives NaN.
+        An index below 0, which a trace may have, gives NaN, or 0 if the dtype has no NaN.
         """
         xp, (rows, length) = self.backend.xp, source.shape
         shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
@@ -46,9 +46,8 @@ class BufferAxes(NamedTuple):
         index = axes.expand_to_axes(source, (self.batch, self.seq), array.ndim, xp)
         existing = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
         taken = xp.take_along_axis(array, existing, axis=self.seq)
-        if not (may_lack and dtypes.is_real_floating(array.dtype, xp)):
-            return taken
-        return namespace.select(index >= 0, taken, float("nan"), xp)
+        missing = float("nan") if dtypes.is_real_floating(array.dtype, xp) else 0
+        return namespace.select(index >= 0, taken, missing, xp)
 
     def put(self, array: Array, new: Array, targets: Array, capacity: int | None) -> Array:
         """Return an array with new tokens in the slots `targets`, (batch or 1, token).
@@ -126,7 +125,7 @@ class WritePlan(NamedTuple):
         if has_put:
             stored = self.axes.put(buffer, new, step._source, step.max_capacity)
             return stored, stored if joined is None else joined
-        stored = self.axes.take(joined, step._source, may_lack=step.max_capacity is not None)
+        stored = self.axes.take(joined, step._source)
         if backend.is_mutable:
             buffer[self.read] = stored
             stored = buffer
