@@ -10,7 +10,6 @@ library in `map_blocks`, whose difference is the graph.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -18,9 +17,8 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from harness.formats import duration, markdown_rows
-from harness.machine import description, one_line
-from harness.timing import Run, least_times
+from harness.pairs import Pair, print_pairs
+from harness.timing import Run
 from threadpoolctl import threadpool_limits
 
 import positional_embeddings as pe
@@ -29,10 +27,9 @@ LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, HEAD, LENGTH, QUERIES = 32, 128, 4096, 2048
 POINTS, CHUNK, FEATURES = 400_000, 50_000, 64
 WAVELENGTHS = np.geomspace(1, 1000, FEATURES // 2)
-Row = tuple[str, str, Run, Run]
 
 
-def rotation() -> Row:
+def rotation() -> Pair:
     """Return the rotation of heads, each in a chunk."""
     angles = np.outer(np.arange(LENGTH), 10_000.0 ** (-np.arange(HEAD // 2) / (HEAD // 2)))
     doubled = np.hstack([angles, angles])
@@ -48,7 +45,7 @@ def rotation() -> Row:
     return name, "indexed tables", lambda: rope(x), lambda: x.map_blocks(by_hand, dtype=x.dtype)
 
 
-def attention() -> Row:
+def attention() -> Pair:
     """Return the causal attention of heads, each in a chunk."""
     chunks = (1, 1, QUERIES, 64)
     q, k, v = (da.from_array(normal(1, 8, QUERIES, 64), chunks=chunks) for _ in range(3))
@@ -66,7 +63,7 @@ def attention() -> Row:
     return name, "the dense formula", ours, lambda: da.map_blocks(by_hand, q, k, v, dtype=q.dtype)
 
 
-def encodings() -> Iterator[Row]:
+def encodings() -> Iterator[Pair]:
     """Yield encodings of points of float64."""
     x = da.from_array(np.random.default_rng(0).uniform(0, 1000, POINTS), chunks=CHUNK)
     chunks = ((FEATURES,), x.chunks[0])
@@ -109,16 +106,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=2.0)
     seconds = parser.parse_args().seconds
-    rows = []
-    for name, beside, *functions in (rotation(), attention(), *encodings()):
-        ours, by_hand = (lambda f=f: f().compute() for f in functions)
-        np.testing.assert_allclose(ours(), by_hand(), rtol=1e-4, atol=1e-5)
-        least = least_times((ours, by_hand), seconds)
-        ratio = f"{least[0] / least[1]:.2f}"
-        rows.append([name, duration(least[0]), beside, duration(least[1]), ratio])
-        print(*rows[-1], file=sys.stderr, flush=True)
-    head = ["chunked arrays", "time", "beside", "time of that", "ratio"]
-    print(f"{markdown_rows(head, rows)}\n\n{one_line(description(), 'numpy', 'dask')}")
+    pairs = [
+        (name, beside, lambda f=ours: f().compute(), lambda f=by_hand: f().compute())
+        for name, beside, ours, by_hand in (rotation(), attention(), *encodings())
+    ]
+    print_pairs("chunked arrays", pairs, seconds, "numpy", "dask")
 
 
 if __name__ == "__main__":

@@ -11,16 +11,14 @@ written to slices of buffers, and attend by this function.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from harness.formats import duration, markdown_rows
-from harness.machine import description, one_line
-from harness.timing import Run, least_times
+from harness.inputs import decode
+from harness.pairs import Pair, print_pairs
 from threadpoolctl import threadpool_limits
 
 import positional_embeddings as pe
@@ -28,12 +26,11 @@ import positional_embeddings as pe
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, HEAD, LENGTH, POSITION, POINTS = 32, 128, 4096, 1000, 100_000
 LAYERS, KEYS, TOKENS = 12, 256, 8
-Row = tuple[str, str, Run, Run]
 
 sdpa = torch.nn.functional.scaled_dot_product_attention
 
 
-def rotations() -> Iterator[Row]:
+def rotations() -> Iterator[Pair]:
     """Yield rotations of a token by tables that are cached."""
     cos, sin = cos_sin(HEAD)
     x = torch.randn(1, HEADS, 1, HEAD)
@@ -65,7 +62,7 @@ def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
 
-def tokens() -> Iterator[Row]:
+def tokens() -> Iterator[Pair]:
     """Yield tokens of all layers after cached keys."""
     for heads, head in ((8, 64), (32, 128)):
         rope = pe.RoPE(head, LENGTH, **LAST)
@@ -84,17 +81,7 @@ def tokens() -> Iterator[Row]:
         token = tuple(torch.randn(3, 1, heads, 1, head))
         name = f"{TOKENS} tokens, {LAYERS} layers, {KEYS} keys, {heads} heads of {head}"
         by_hand = partial(tokens_by_hand, token, buffers, cos, sin)
-        yield name, "slices, and SDPA", partial(cached_tokens, prompt, token), by_hand
-
-
-def cached_tokens(cache: pe.KVCache, token: Any) -> torch.Tensor:
-    """Return the output of the last layer for the last token."""
-    cache = cache.rewind(0)
-    for _ in range(TOKENS):
-        cache, step = cache.step(1)
-        for number in range(LAYERS):
-            output = step.attend(number, *token)
-    return output
+        yield name, "slices, and SDPA", partial(decode, prompt, token, LAYERS, TOKENS), by_hand
 
 
 def tokens_by_hand(token: Any, buffers: Any, cos: Any, sin: Any) -> torch.Tensor:
@@ -109,7 +96,7 @@ def tokens_by_hand(token: Any, buffers: Any, cos: Any, sin: Any) -> torch.Tensor
     return output
 
 
-def encodings() -> Iterator[Row]:
+def encodings() -> Iterator[Pair]:
     """Yield encodings of points of float64."""
     rng = np.random.default_rng(0)
     points = rng.uniform(0, 1000, POINTS)
@@ -139,7 +126,7 @@ def encodings() -> Iterator[Row]:
         yield name, "NumPy arrays", partial(function, *tensors), partial(function, *arrays)
 
 
-def attentions() -> Iterator[Row]:
+def attentions() -> Iterator[Pair]:
     """Yield causal attention, and with shared key heads."""
     for name, n, key_heads in (
         ("1,024 causal tokens", 1024, 8),
@@ -163,17 +150,9 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     torch.manual_seed(0)
-    rows = []
-    for name, beside, ours, by_hand in (*rotations(), *tokens(), *encodings(), *attentions()):
-        if options.only not in name:
-            continue
-        np.testing.assert_allclose(ours(), by_hand(), rtol=1e-4, atol=1e-5)
-        least = least_times((ours, by_hand), options.seconds)
-        ratio = f"{least[0] / least[1]:.2f}"
-        rows.append([name, duration(least[0]), beside, duration(least[1]), ratio])
-        print(*rows[-1], file=sys.stderr, flush=True)
-    head = ["tensors", "time", "beside", "time of that", "ratio"]
-    print(f"{markdown_rows(head, rows)}\n\n{one_line(description(), 'numpy', 'torch')}")
+    pairs = (*rotations(), *tokens(), *encodings(), *attentions())
+    chosen = [pair for pair in pairs if options.only in pair[0]]
+    print_pairs("tensors", chosen, options.seconds, "numpy", "torch")
 
 
 if __name__ == "__main__":

@@ -144,3 +144,13 @@ def softmax(scores: HostArray) -> HostArray:
     """Return the weights of scores, as a textbook writes them."""
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def decode(prompt: Any, token: Any, layers: int, count: int) -> Any:
+    """Return the output of the last layer for the last of some equal tokens after a prompt."""
+    cache = prompt.rewind(0)
+    for _ in range(count):
+        cache, step = cache.step(1)
+        for number in range(layers):
+            output = step.attend(number, *token)
+    return output
