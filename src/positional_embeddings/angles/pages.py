@@ -7,7 +7,7 @@ page first. Tables are an array (table, frequency, *positions), cosine before si
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import itemgetter
@@ -36,6 +36,7 @@ from positional_embeddings.arrays.caching import (
 )
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.forks import cached_property
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from math import prod
-from threading import Lock
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -22,6 +21,7 @@ from positional_embeddings.arrays.errors import (
     wrong_type,
     wrong_value,
 )
+from positional_embeddings.arrays.forks import fork_safe_lock
 from positional_embeddings.arrays.namespace import (
     AnyArray,
     Array,
@@ -143,7 +143,7 @@ class BufferOwner:
 
 
 # Held while the owners of buffers and the layers of a step are changed.
-_LOCK = Lock()
+_LOCK = fork_safe_lock()
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

@@ -1,13 +1,14 @@
 """Gaps of columns along one coordinate, filled by stacked regressions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
 
 from scipy.optimize import nnls
 
+from positional_embeddings.arrays.forks import cached_property
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.sklearn.kernels import PeriodicKernel
 from positional_embeddings.sklearn.seasons import WIDTHS, Cells, fit_seasons
@@ -108,7 +109,7 @@ class SeriesFiller:
 
     @cached_property
     def _seasons(self) -> tuple[list[list[int]], HostArray]:
-        """The periods with a season after the previous ones, for each width; the residuals."""
+        """Return the periods with a season after the previous ones, by width; the residuals."""
         visible, cells = np.full(self._x.size, fill_value=True), self._cells(self._x)
         selected: list[list[int]] = [[] for _ in WIDTHS]
         best = self._y  # without the seasons of the best width

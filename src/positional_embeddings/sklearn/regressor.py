@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, product
 from math import ceil, inf, isinf, log2, nan
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from positional_embeddings.arrays.errors import (
     wrong_type,
     wrong_value,
 )
+from positional_embeddings.arrays.forks import cached_property
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of

@@ -4,13 +4,13 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from math import e, isfinite, log2
 from typing import Any
 from weakref import WeakValueDictionary
 
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.backend import Backend
+from positional_embeddings.arrays.forks import cached_property
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, is_compiling, np
 
 
