@@ -650,7 +650,7 @@ def test_cells_of_short_masks_have_borders(ax, size):
 
 
 def test_first_sequence_head_and_index_are_the_default(ax):
-    numbers = np.arange(8.0).reshape(2, 2, 2) / 8
+    numbers = np.arange(12.0).reshape(2, 2, 3) / 12
     plotting.plot_attention(numbers, kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0])
     ax.clear()
@@ -917,6 +917,30 @@ def test_weights_that_sum_to_one_along_the_last_axis_need_the_axis_of_the_keys(a
     with pytest.raises(ValueError, match=r"for an ambiguous shape, got \(4, 10, 12\)"):
         plotting.plot_attention(np.stack([weights] * 4), ax=ax)
     plotting.plot_attention(np.stack([weights] * 4, axis=-1), ax=ax)
+
+
+@pytest.mark.parametrize("kind", ["weights", "uniform", "mask", "bias"])
+def test_as_many_heads_as_positions_need_the_axis_of_the_keys(ax, kind):
+    """Weights of (query, key, heads) are told by their sums, if these are not 1 by both axes."""
+    rng = np.random.default_rng(0)
+    weights = pe.attention_weights(*rng.standard_normal((2, 8, 10)))
+    table = {
+        "weights": weights,
+        "uniform": np.full((10, 10), 0.1),
+        "mask": weights > 0.1,
+        "bias": np.log(weights),
+    }[kind]
+    options = {"kind": "bias"} if kind == "bias" else {}
+    heads_first, heads_last = (np.stack([table] * 10, axis=i) for i in (0, -1))
+    for heads in (heads_first, heads_last)[: 1 if kind == "weights" else 2]:
+        with pytest.raises(ValueError, match=r"`key_axis` must be given .*, got \(10, 10, 10\)"):
+            plotting.plot_attention(heads, ax=ax, **options)
+    plotting.plot_attention(heads_first, key_axis=-1, ax=ax, **options)
+    np.testing.assert_array_equal(drawn(ax), table)
+    ax.clear()
+    options |= {} if kind == "weights" else {"key_axis": 1}
+    plotting.plot_attention(heads_last, ax=ax, **options)
+    np.testing.assert_array_equal(drawn(ax), table)
 
 
 def test_an_encoding_that_is_no_array_names_its_embeddings(ax):

@@ -935,7 +935,7 @@ def test_a_place_without_samples():
     table, y = stations(48)
     is_known, x = table.station < 5, table[["time", "x", "y"]]
     model = AttentionRegressor().fit(x[is_known], y[is_known])
-    message = r"48 of 48 queries are at places without samples, beside 5 places with 48 samples"
+    message = r"48 of 48 queries are at places without samples, beside 5 places with 48 samples on"
     with pytest.warns(UserWarning, match=message):
         model.predict(x[~is_known])
     with np.testing.assert_no_warnings():
@@ -943,6 +943,25 @@ def test_a_place_without_samples():
         grouped = AttentionRegressor().fit(x[is_known], y[is_known], groups=table.station[is_known])
         grouped.predict(x[~is_known])
         AttentionRegressor().fit(x[is_known][::7], y[is_known][::7]).predict(x[~is_known])
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+def test_a_place_without_samples_in_an_array(replicates):
+    """Places are the columns that repeat together; a grid of two columns is no place."""
+    table, y = stations(48)
+    is_known = (table.station < 5).to_numpy()
+    x = np.column_stack([table[["x", "y"]], np.tile(np.arange(48) / 24, 6)])
+    known = np.tile(x[is_known], (replicates, 1))
+    target = np.tile(y[is_known], replicates) + np.repeat(np.arange(replicates), is_known.sum())
+    model = AttentionRegressor().fit(known, target)
+    message = f"48 of 48 queries are at .* 5 places with {48 * replicates} samples on average"
+    with pytest.warns(UserWarning, match=message):
+        model.predict(x[~is_known])
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0), np.arange(12.0)), axis=-1)
+    grid = grid.reshape(-1, 3)
+    with np.testing.assert_no_warnings():
+        model.predict(x[is_known])
+        AttentionRegressor().fit(grid, grid.sum(axis=1)).predict(grid[:9] + 0.5)
 
 
 def test_a_search_starts_from_each_factor_of_a_product():

@@ -233,7 +233,7 @@ def plot_attention(
         further axis, or on several; 0 on the remaining axes. Axes of length 1 broadcast.
     key_axis : int, optional
         Axis of the keys of an array, after the axis of the queries: 1 or -1. If None, it is 1,
-        and the array has two or three axes.
+        the array has two or three axes, and the last two do not look like query and key.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure's if None.
 
@@ -252,8 +252,9 @@ def plot_attention(
         no integer for a `Mask` or a `Bias`, an option has no use for this kind of table, `index`
         is not of integers, or `ax` is no Axes.
     ValueError
-        If `table` has too few axes, more than three without `key_axis`, or an empty axis, a drawn
-        weight is not from 0 to 1, or a number is out of range.
+        If `table` has too few axes, more than three without `key_axis`, or an empty axis, if its
+        last two axes are of equal length, or of weights that sum to 1 as of (heads, query, key),
+        without `key_axis`, if a drawn weight is not from 0 to 1, or if a number is out of range.
 
     See Also
     --------
@@ -336,11 +337,14 @@ def _kind_of(table: AnyArray | Mask | Bias, number_kind: str) -> str:
 
 def _may_be_heads_first(table: Any, shape: tuple[int, ...], table_kind: str) -> bool:
     """Return whether the last axis may be the keys, by the lengths or by the sums of weights."""
+    is_square = shape[1] == shape[2] and max(shape) > 1
     if 0 in shape or table_kind != "weights":
-        return shape[0] != shape[1] == shape[2]
+        return is_square
     sums = (axes.on_host("table", table[0, ...]).sum(axis=i, dtype=np.float64) for i in (0, 1))
     first, last = (bool(np.all(np.minimum(abs(s), abs(s - 1)) <= _ROUNDING)) for s in sums)
-    return shape[0] != shape[1] == shape[2] or (last and not first)
+    if is_square and shape[0] == shape[1]:
+        return last or not first
+    return is_square or (last and not first)
 
 
 def _checked_weights(weights: HostArray) -> Array:

@@ -1,5 +1,6 @@
 """Transformer for scikit-learn: fill missing values of columns."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from positional_embeddings.arrays.errors import (
 )
 from positional_embeddings.arrays.namespace import Array, HostArray, ignore_fp_errors, np
 from positional_embeddings.sklearn import frames
-from positional_embeddings.sklearn.gaps import SeriesFiller, fit_columns, has_no_order
+from positional_embeddings.sklearn.gaps import SeriesFiller, columns_without_order, fit_columns
 from positional_embeddings.sklearn.kernels import PeriodicKernel, period_of
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 from positional_embeddings.times.calendar import MEAN_DAYS
@@ -39,12 +40,21 @@ _MAX_VALUE = 1e100
 # Clocks go back in the first hours of a day, once a year, in days.
 _NIGHT_DAYS, _YEAR_DAYS = 4 / 24, 300
 
+# Words in names of coordinates.
+_POSITION_WORDS = {"t", "time", "timestamp", "elapsed", "year", "depth", "distance", "position"}
+
 # Steps that differ by this part are unequal.
 _MAX_STEP_DIFFERENCE = 1e-3
 
 _ROWS_HINT = (
     " Without positions, only rows of the same table fill a gap: pass adjacent rows, too, or use "
     "SimpleImputer."
+)
+
+_NO_ORDER = (
+    ": neighbours differ as much as other rows, and do not predict gaps. Pass `positions=` such as "
+    "times or places, `periods=` of seasons in rows, or use IterativeImputer of scikit-learn; "
+    "positions=None omits this warning."
 )
 
 
@@ -107,15 +117,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     -----
     UserWarning
         At most one of each kind, with the names of the columns. In `fit` with `positions` "auto"
-        and no dates, if the index or a column of spans has unequal steps, and if rows have no order
-        in most columns with gaps: neighbours differ as much as other rows. In `fit`, if a period
-        that you pass has no season, and if a column with gaps looks like angles, such as directions
-        of wind and longitudes: fill their sine and cosine. If values at an explicit position
-        differ, as for several stations: their mean is used. In `transform`, if gaps are at
-        unsampled phases of a period, such as nights or weekends: straight lines fill them, with the
-        standard deviation of the worst sampled phase. In `transform`, if gaps are before or after
-        the record by more than a step and a tenth of the record: extrapolated trends are
-        unreliable.
+        and no dates, if the index, a column of spans or one named as a coordinate, such as time or
+        depth, is sorted with unequal steps; and if rows have no order: neighbours differ as much as
+        other rows (see Notes). In `fit`, if a period that you pass has no season, and if a column
+        with gaps looks like angles, such as directions of wind and longitudes: fill their sine and
+        cosine. If values at an explicit position differ, as for several stations: their mean is
+        used. In `transform`, if gaps are at unsampled phases of a period, such as nights or
+        weekends: straight lines fill them, with the standard deviation of the worst sampled phase.
+        In `transform`, if gaps are before or after the record by more than a step and a tenth of
+        the record: extrapolated trends are unreliable.
 
     Raises
     ------
@@ -171,10 +181,16 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     samples, and values more than twice as far off as in all windows, are ignored. Gaps at which no
     other column is measured, and tables of one column, do not depend on other columns.
 
+    Rows have no order if the mean of von Neumann's ratio for ranks (the squared difference of
+    neighbours over twice the variance) over the columns with gaps, without sorted ones, is at least
+    0.85, within two standard errors below 1 and three above: :math:`1 / \sqrt{n}` for n pairs of
+    neighbours, at least 20.
+
     References
     ----------
-    Breiman (1996), Stacked regressions. Cleveland et al. (1990), STL: a seasonal-trend
-    decomposition procedure based on loess.
+    Bartels (1982), The rank version of von Neumann's ratio test for randomness. Breiman (1996),
+    Stacked regressions. Cleveland et al. (1990), STL: a seasonal-trend decomposition procedure
+    based on loess.
 
     Examples
     --------
@@ -405,21 +421,22 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _warn_of_positions(self, rows: "_Rows", index: Any, columns: Sequence[int]) -> None:
         """Warn of positions that "auto" does not use, and of columns without an order of rows."""
+        names = [*map(str, self.get_feature_names_out())]
         spans = [j for j, column in enumerate(self._times["X"]) if column.is_time]
-        sources = [(f"Column {self._name(j)!r}", [self._name(j)], rows.values[:, j]) for j in spans]
+        spans += [j for j, name in enumerate(names) if _is_name_of_positions(name)]
+        sources = [(f"Column {names[j]!r}", [names[j]], rows.values[:, j]) for j in spans]
         for source, positions, values in [*sources, ("The index", "index", index)]:
             if _has_unequal_steps(values):
                 message = f"{source} holds unequal steps, and `positions` "
                 message += '"auto" uses dates only: rows are filled as at equal steps. Pass '
                 warn_caller(f"{message}positions={positions!r}, or positions=None for equal steps.")
                 return
-        names = [self._name(j) for j in columns if has_no_order(*self._samples[j].T)]
-        if 2 * len(names) > len(columns) and not self._periods:  # a stated season is an order
-            message = f"Rows have no order in column {names[0]!r}"
-            message += f" and {plural(len(names) - 1, 'other column')}" if names[1:] else ""
-            message += ": neighbours differ as much as other rows, and do not predict gaps. Pass "
-            message += "`positions=` such as times or places, or use IterativeImputer of "
-            warn_caller(f"{message}scikit-learn; positions=None omits this warning.")
+        disordered = columns_without_order({j: self._samples[j] for j in columns})
+        if disordered and not self._periods:  # a stated season is an order
+            message = f"Rows have no order in column {names[disordered[0]]!r}"
+            count = len(disordered) - 1
+            message += f" and {plural(count, 'other column')}" if count else ""
+            warn_caller(message + _NO_ORDER)
 
     def _checked_periods(self, columns: Sequence[frames.Column]) -> list[PeriodicKernel] | None:
         """Return the periods of positions of these kinds, None if an estimator fills gaps."""
@@ -567,11 +584,17 @@ def _restore(X: Any, table: frames.Table, numbers: HostArray, columns: Iterable[
 
 
 def _has_unequal_steps(values: Any) -> bool:
-    """Return whether an index or column of numbers or spans increases by different steps."""
+    """Return whether an index or column of numbers or spans rises or falls by different steps."""
     if values is None or getattr(values.dtype, "kind", "O") not in "iufm" or len(values) < 3:
         return False
     steps = np.diff(np.asarray(values).astype(np.float64))
-    return bool((steps > 0).all() and np.ptp(steps) > _MAX_STEP_DIFFERENCE * np.median(steps))
+    is_sorted = (steps > 0).all() or (steps < 0).all()
+    return bool(is_sorted and np.ptp(steps) > _MAX_STEP_DIFFERENCE * abs(np.median(steps)))
+
+
+def _is_name_of_positions(name: str) -> bool:
+    """Return whether a word of a name is that of a coordinate, such as time_s and Depth (m)."""
+    return not _POSITION_WORDS.isdisjoint(re.findall("[a-z]+", name.lower()))
 
 
 def _reads_dates(estimator: Any) -> bool:
@@ -587,9 +610,9 @@ def _reads_dates(estimator: Any) -> bool:
 def _is_one_night(days: HostArray) -> bool:
     """Return whether times, in days, are all within a few hours of one night of a year."""
     nights = np.floor(days)
-    return bool(
-        (days - nights < _NIGHT_DAYS).all() and (np.diff(np.unique(nights)) > _YEAR_DAYS).all()
-    )
+    hours, years = days - nights, np.diff(np.unique(nights))
+    is_night = (hours < _NIGHT_DAYS).all() and (hours > 0).any()  # not dates without hours
+    return bool(is_night and (years > _YEAR_DAYS).all())
 
 
 def _text_columns(table: frames.Table) -> list[int]:

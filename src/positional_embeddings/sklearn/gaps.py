@@ -7,6 +7,7 @@ from math import ceil, inf, log2, nan
 from typing import NamedTuple, TypeAlias
 
 from scipy.optimize import nnls
+from scipy.stats import rankdata
 
 from positional_embeddings.arrays.forks import cached_property
 from positional_embeddings.arrays.namespace import Array, HostArray, np
@@ -22,8 +23,10 @@ _NUM_WINDOWS, _NUM_HIDDEN, _MAX_HIDDEN_PART, _NUM_ENDS = 64, 640, 0.2, 16
 _MAX_SHARED_PART = 0.05
 
 # The smallest number of pairs of neighbouring samples, and the smallest ratio of their squared
-# differences to those of any two samples, without an order.
+# differences to those of any two samples, without an order; for the ranks of a table, that ratio,
+# and the standard errors below and above 1.
 _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 20, 0.8
+_MIN_RANK_RATIO, _ERRORS_BELOW, _ERRORS_ABOVE = 0.85, 2, 3
 
 # The largest extrapolation without a warning, as a part of the record.
 _MAX_EXTRAPOLATION = 0.1
@@ -487,11 +490,34 @@ def _lags(changes: HostArray) -> Array:
 
 def has_no_order(x: HostArray, y: HostArray) -> bool:
     """Return whether squared differences of neighbours are as large as of any two samples."""
+    ratio, count = _neighbour_ratio(x, y)
+    return count >= _MIN_NEIGHBOURS and ratio > max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / count**0.5)
+
+
+def columns_without_order(columns: dict[int, HostArray]) -> list[int]:
+    """Return the unsorted columns of samples, (samples, 2), if these show no order of rows, or [].
+
+    Their mean rank ratio of von Neumann (Bartels 1982) is then near 1. Alternating rows have more.
+    """
+    ratios, counts = {}, []
+    for j, (x, y) in ((j, samples.T) for j, samples in columns.items()):
+        steps = np.diff(y)
+        if (steps < 0).any() and (steps > 0).any():  # not sorted
+            ratios[j], count = _neighbour_ratio(x, rankdata(y))
+            counts.append(count)
+    if not ratios or (count := np.mean(counts)) < _MIN_NEIGHBOURS:
+        return []
+    error, ratio = count**-0.5, np.mean([*ratios.values()])
+    low, high = max(_MIN_RANK_RATIO, 1 - _ERRORS_BELOW * error), 1 + _ERRORS_ABOVE * error
+    return [*ratios] if low < ratio < high else []
+
+
+def _neighbour_ratio(x: HostArray, y: HostArray) -> tuple[float, int]:
+    """Return the mean squared difference of neighbours over twice the variance; their number."""
     steps, variance = np.diff(x), y.var()
     squares = np.diff(y)[steps <= steps.min(initial=inf) * (1 + _ROUNDING)] ** 2
-    limit = max(_MIN_RATIO_WITHOUT_ORDER, 1 - 2 / max(squares.size, 1) ** 0.5)
-    has_samples = squares.size >= _MIN_NEIGHBOURS
-    return bool(has_samples and squares.mean() > 2 * limit * variance > _TINY)
+    ratio = squares.mean() / (2 * variance) if squares.size and variance > _TINY else 0.0
+    return float(ratio), squares.size
 
 
 # Bridges over gaps.

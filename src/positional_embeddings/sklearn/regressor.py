@@ -104,8 +104,9 @@ _FLAT_PLACES = (
     'kernel="gaussian" omits this warning.'
 )
 _NEW_PLACES = (
-    "{} of {} are at places without samples, beside {} places with {:.0f} samples each: widths "
-    "that leave out one sample suit the sampled places alone. Pass the places as `groups` to `fit`."
+    "{} of {} are at places without samples, beside {} places with {:.0f} samples on average: "
+    "widths that leave out one sample suit the sampled places alone. Pass the places as `groups` "
+    "to `fit`."
 )
 # The smallest mean number of samples at a place for that warning.
 _MIN_SAMPLES_PER_PLACE = 10
@@ -200,8 +201,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         faster. If fewer than ten samples, less than a quarter of all, have nearly all of the
         `sample_weight`. If a target looks like angles, such as a direction of wind: fit its sine
         and cosine. If the default kernel has columns of latitude and longitude beside others, near
-        a pole or around the Earth. In `predict`, if a few places, named as latitude and longitude
-        or beside dates, have many samples each, and a query is at another place: pass `groups`.
+        a pole or around the Earth. In `predict`, if a few places have many samples each, and a
+        query is at another place: pass `groups`. Places are columns named as latitude and
+        longitude, those beside dates, or columns that repeat at the same samples, such as x and y.
 
     See Also
     --------
@@ -322,7 +324,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._resolved_kernel(columns, observations.x)
         leaves_one_out = self.leave_out is None and group is None
-        self._places = self._sampled_places(observations.x, columns) if leaves_one_out else None
+        num_samples = self._replicates[0].size
+        places = self._sampled_places(observations.x, columns, num_samples)
+        self._places = places if leaves_one_out else None
         leave_out = self._leave_out_rule(observations, group, [c.is_time for c in columns])
         model = AdditiveModel(kernel._terms(), observations, leave_out, options)
         self._is_flat = y.ndim == 1
@@ -428,24 +432,25 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return backend.xp.asarray(rows, dtype=dtype, device=backend.device)
 
     def _sampled_places(
-        self, x: HostArray, columns: list[frames.Column]
-    ) -> tuple[list[int], set[Any]] | None:
-        """Return the columns of places, and few places with many samples each, else None."""
+        self, x: HostArray, columns: list[frames.Column], num_samples: int
+    ) -> tuple[list[int], set[Any], float] | None:
+        """Return the columns of places, few places and their mean number of samples, or None."""
         indices = _place_columns(x, list(getattr(self, "feature_names_in_", ())))
         if not indices and any(column.is_date for column in columns):
             indices = [j for j, column in enumerate(columns) if not column.is_time]
+        max_places = num_samples / _MIN_SAMPLES_PER_PLACE
+        indices = indices or _columns_that_repeat_together(x, max_places)
         if not 2 <= len(indices) < x.shape[0]:
             return None
         places = set(map(tuple, x[indices].T.tolist()))
-        is_few = 2 <= len(places) <= x.shape[1] / _MIN_SAMPLES_PER_PLACE
-        return (indices, places) if is_few else None
+        is_few = 2 <= len(places) <= max_places
+        return (indices, places, num_samples / len(places)) if is_few else None
 
     def _warn_of_new_places(self, x: HostArray) -> None:
         if self._places is None or not self._model.has_chosen_widths:
             return
-        indices, places = self._places
+        indices, places, mean_count = self._places
         if count := sum(place not in places for place in map(tuple, x[indices].T.tolist())):
-            mean_count = self._model.samples.x.shape[1] / len(places)
             queries = plural(x.shape[1], "query")
             warn_caller(_NEW_PLACES.format(count, queries, len(places), mean_count))
 
@@ -485,6 +490,16 @@ def _place_columns(x: HostArray, names: list[str]) -> list[int]:
         return []
     places = [signs.index(1), signs.index(-1)]
     return places if (abs(x[places]).max(axis=1) <= (90.0, 360.0)).all() else []
+
+
+def _columns_that_repeat_together(x: HostArray, max_values: float) -> list[int]:
+    """Return the indices of columns with few values and equal at the same samples, or []."""
+    columns: dict[bytes, list[int]] = {}
+    for j, column in enumerate(x):
+        _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
+        if 2 <= first.size <= max_values:
+            columns.setdefault(first[inverse].tobytes(), []).append(j)
+    return max(columns.values(), key=len, default=[])
 
 
 def _columns_of(name: str, array: Array) -> HostArray:
