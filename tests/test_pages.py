@@ -160,6 +160,22 @@ def test_names_of_arguments_are_parameters():
     assert here <= {name for value in public for name in inspect.signature(value).parameters}
 
 
+def test_errors_of_other_names_agree_with_the_page():
+    """A keyword of the page is Python's own error, or one that names what the page has."""
+    text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
+    table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
+    explained = 0
+    for there, here in re.findall(r"^\|(.*?)\|(.*)\|$", table, re.MULTILINE):
+        for name in re.findall(r"`(\w+)=", there.replace("`dim=` for an axis", "")):
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'") as caught:
+                pe.LearnedPE(8, 9, **{name: 1})
+            if advice := str(caught.value).partition("Write ")[2]:
+                explained += 1
+                for word in re.findall(r"(\w+)=|`(\w+)`", advice):
+                    assert "".join(word) in here, name
+    assert explained > 30
+
+
 AXES = {"feature_axis": -1, "seq_axis": -2}
 TOKENS = np.asarray([[1, 1, 1, 0], [1, 1, 1, 1]])
 # Values of the names in the cells of "Frameworks".

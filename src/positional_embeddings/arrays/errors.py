@@ -1,9 +1,11 @@
 """Error messages: the argument, the requirement, the actual value, and a remedy."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, timedelta
-from typing import Any
+from functools import wraps
+from inspect import unwrap
+from typing import Any, TypeVar
 from warnings import warn
 
 # Characters of a value in a message.
@@ -11,6 +13,68 @@ _MAX_CHARACTERS = 500
 
 # A warning points to the first caller outside of these packages.
 _LIBRARY_PACKAGES = "positional_embeddings", "sklearn"
+
+# Keywords of other libraries, and what to write.
+_OTHER_KEYWORDS = {
+    "is_causal causal use_causal_mask": "mask=CausalMask()",
+    "attn_mask": "mask=~attn_mask, or bias=attn_mask if it is added to scores",
+    "attention_mask": "mask=PaddingMask.from_attention_mask(attention_mask)",
+    "sliding_window": "mask=SlidingWindowMask.of(sliding_window)",
+    "window_size": "SlidingWindowMask(left, right)",
+    "mask_mod": "mask=lambda q_idx, k_idx: ..., True where a key is hidden",
+    "score_mod": "bias=lambda q_idx, k_idx: ..., which is added to the scores",
+    "dropout_p": "nothing: attention has no dropout",
+    "alibi_slopes": "bias=ALiBiBias(num_heads)",
+    "attn_bias position_bias": "`bias`",
+    "softmax_scale sm_scale": "`scale`",
+    "theta rope_theta": "`base`",
+    "partial_rotary_factor": "rotary_dim=int(partial_rotary_factor * head_size)",
+    "interleaved traditional": "layout='interleaved' for True, and 'half' for False",
+    "is_neox_style": "layout='half' for True, and 'interleaved' for False",
+    "dim dims head_dim": "`head_size` of a head, or `embedding_size` of a layer",
+    "embed_dim embedding_dim d_model": "`embedding_size`, or `d_model` of an attention",
+    "max_seq_len max_position_embeddings max_len seq_len": "`seq_len` of a RoPE, else `max_len`",
+    "n_heads nhead num_attention_heads": "`num_heads`",
+    "n_kv_heads num_key_value_heads num_heads": "`num_kv_heads`",
+    "relative_attention_num_buckets": "`num_buckets`",
+    "relative_attention_max_distance": "`max_distance`",
+    "weight": "`embeddings`",
+    "position_ids input_pos": "`positions`",
+}
+_HINTS_BY_KEYWORD = {
+    name: here for names, here in _OTHER_KEYWORDS.items() for name in names.split()
+}
+
+# Remedies by argument, for messages without another one.
+_REMEDIES = {
+    "layout": "GPT-NeoX and Llama in transformers have 'half', GPT-J and Meta's Llama "
+    "'interleaved'.",
+    "mask_diagonal": "A mask object has no size: CausalMask().dense(q_len) is an array.",
+}
+
+_Target = TypeVar("_Target", bound=Callable[..., Any])
+
+
+def explain_keywords(target: _Target) -> _Target:
+    """Make a function, or the constructor of a class, explain keywords of other libraries."""
+    function: Any = vars(target).get("__init__", target)
+    code = unwrap(function).__code__
+    own_names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    hints = {name: hint for name, hint in _HINTS_BY_KEYWORD.items() if name not in own_names}
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name in hints:
+                message = f"{target.__qualname__}() got an unexpected keyword argument {name!r}."
+                message += f" Write {hints[name]}."
+                raise TypeError(message)
+        return function(*args, **options)
+
+    if function is target:
+        return call  # type: ignore[return-value]
+    target.__init__ = call  # type: ignore[misc]
+    return target
 
 
 def wrong_value(name: str, requirement: str, actual: object, hint: str = "") -> ValueError:
@@ -25,7 +89,8 @@ def wrong_type(name: str, requirement: str, actual: object, hint: str = "") -> T
 
 def _message(name: str, requirement: str, actual: object, hint: str) -> str:
     text = actual if isinstance(actual, str) else format_value(actual)
-    return f"`{name}` must {requirement}, got {text}.{hint}"
+    remedy = hint or (f" {_REMEDIES[name]}" if name in _REMEDIES else "")
+    return f"`{name}` must {requirement}, got {text}.{remedy}"
 
 
 def plural(count: object, noun: str) -> str:
@@ -76,6 +141,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 # Arguments of one axis, which may be lists.
 _LISTS = ("ids", "indices", "key_ids", "lengths")
+# Objects that other libraries name by a string, such as mask="causal".
+_OBJECTS = {"mask": "an object such as CausalMask()", "bias": "an object such as ALiBiBias(heads)"}
 
 
 def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
@@ -100,11 +167,13 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
         # A `Mask` in place of a boolean array.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
+        (isinstance(value, str) and name in ("mask", "bias"), _OBJECTS.get(name, "")),
         # The result of `KVCache.step`.
         (
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
+        (is_number and name == "sinks", "a logit of each head; num_sink_tokens is of a KVCache"),
         (is_number and name in _LISTS, f"[{value}]" if is_number else ""),
         (isinstance(value, list | tuple) or is_number, f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache

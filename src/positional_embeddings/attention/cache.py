@@ -15,6 +15,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import arrays_key, get_or_compute
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import (
+    explain_keywords,
     format_value,
     plural,
     type_name,
@@ -202,6 +203,7 @@ class KVCache(MadeByCache):
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
 
     @classmethod
+    @explain_keywords
     @compute_on_device
     def empty(
         cls,
@@ -272,7 +274,10 @@ class KVCache(MadeByCache):
             feature_axis, seq_axis = _axes_of_layers(layers)
         else:
             number = checks.feature_count("layers", layers)  # type: ignore[arg-type]
-            heads = checks.feature_count("num_kv_heads", num_kv_heads)  # type: ignore[arg-type]
+            if num_kv_heads is None:
+                hint = " Pass num_kv_heads, head_size, feature_axis and seq_axis."
+                raise wrong_type("layers", "be AttentionLayers without sizes", number, hint)
+            heads = checks.feature_count("num_kv_heads", num_kv_heads)
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
             value_size = checks.feature_count(
                 "value_size", size if value_size is None else value_size

@@ -9,12 +9,13 @@ from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import format_value, wrong_value
+from positional_embeddings.arrays.errors import explain_keywords, format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.encodings.add import add_upcast
 from positional_embeddings.encodings.dropout import dropout
 
 
+@explain_keywords
 @dataclass(frozen=True, eq=False)
 class LearnedPE(weights.ArrayDataclass):
     """Learned positional encoding, added to the features.
@@ -46,8 +47,9 @@ class LearnedPE(weights.ArrayDataclass):
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
         axes, and required for more.
     embeddings : array, shape (embedding_size, max_len), optional
-        The table, of any library; drawn if None. A `torch.nn.Parameter` is not copied, so that an
-        optimizer can train it.
+        The table, of any library; drawn if None. If both sizes are equal, a table
+        (position, feature) that is not transposed raises no error. A `torch.nn.Parameter` is not
+        copied, so that an optimizer can train it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 

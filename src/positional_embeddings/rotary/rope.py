@@ -17,7 +17,12 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.caching import call_key, read_only, remember
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
-from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import (
+    explain_keywords,
+    format_value,
+    wrong_type,
+    wrong_value,
+)
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -48,6 +53,7 @@ SectionOrder = Literal["contiguous", "strided", "first_last"]
 MAX_SHIFT = 2**60
 
 
+@explain_keywords
 @dataclass(frozen=True)
 class RoPE(checks.CheckedDataclass):
     """Rotary position embeddings for queries and keys.
@@ -73,8 +79,9 @@ class RoPE(checks.CheckedDataclass):
     head_size : int
         Number of features of a head, positive, at most 2**20; even if `rotary_dim` is None.
     seq_len : int
-        Number of positions in the table, positive, at most 2**63. Longer sequences need explicit
-        `positions`.
+        Number of positions in the table, positive, at most 2**63, such as the
+        `max_position_embeddings` of a model. A large number takes no memory before its positions
+        are rotated. Longer sequences need explicit `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
     scale : float, default 1.0
