@@ -19,31 +19,32 @@ _OTHER_KEYWORDS = {
     "is_causal causal use_causal_mask": "mask=CausalMask()",
     "attn_mask": "mask=~attn_mask, or bias=attn_mask if it is added to scores",
     "attention_mask": "mask=PaddingMask.from_attention_mask(attention_mask)",
-    "sliding_window": "mask=SlidingWindowMask.of(sliding_window)",
+    "sliding_window": "SlidingWindowMask.of(sliding_window)",
     "window_size": "SlidingWindowMask(left, right)",
     "mask_mod": "mask=lambda q_idx, k_idx: ..., True where a key is hidden",
     "score_mod": "bias=lambda q_idx, k_idx: ..., which is added to the scores",
     "dropout_p": "nothing: attention has no dropout",
     "alibi_slopes": "bias=ALiBiBias(num_heads)",
-    "attn_bias position_bias": "`bias`",
-    "softmax_scale sm_scale": "`scale`",
-    "theta rope_theta": "`base`",
     "partial_rotary_factor": "rotary_dim=int(partial_rotary_factor * head_size)",
     "interleaved traditional": "layout='interleaved' for True, and 'half' for False",
     "is_neox_style": "layout='half' for True, and 'interleaved' for False",
-    "dim dims head_dim": "`head_size` of a head, or `embedding_size` of a layer",
-    "embed_dim embedding_dim d_model": "`embedding_size`, or `d_model` of an attention",
-    "max_seq_len max_position_embeddings max_len seq_len": "`seq_len` of a RoPE, else `max_len`",
-    "n_heads nhead num_attention_heads": "`num_heads`",
-    "n_kv_heads num_key_value_heads num_heads": "`num_kv_heads`",
-    "relative_attention_num_buckets": "`num_buckets`",
-    "relative_attention_max_distance": "`max_distance`",
-    "weight": "`embeddings`",
-    "position_ids input_pos": "`positions`",
 }
-_HINTS_BY_KEYWORD = {
-    name: here for names, here in _OTHER_KEYWORDS.items() for name in names.split()
-}
+# Names of one argument, here and in other libraries.
+_SYNONYMS = (
+    "bias attn_bias position_bias",
+    "scale softmax_scale sm_scale",
+    "base theta rope_theta",
+    "positions position_ids input_pos",
+    "head_size head_dim dim dims",
+    "embedding_size d_model embed_dim embedding_dim dim dims",
+    "seq_len max_len max_seq_len max_position_embeddings",
+    "num_heads n_heads nhead num_attention_heads",
+    "num_kv_heads n_kv_heads num_key_value_heads",
+    "num_kv_heads num_heads",
+    "num_buckets relative_attention_num_buckets",
+    "max_distance relative_attention_max_distance",
+    "embeddings weight",
+)
 
 # Remedies by argument, for messages without another one.
 _REMEDIES = {
@@ -60,7 +61,10 @@ def explain_keywords(target: _Target) -> _Target:
     function: Any = vars(target).get("__init__", target)
     code = unwrap(function).__code__
     own_names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    hints = {name: hint for name, hint in _HINTS_BY_KEYWORD.items() if name not in own_names}
+    hints = {name: hint for names, hint in _OTHER_KEYWORDS.items() for name in names.split()}
+    for synonyms in map(str.split, _SYNONYMS):
+        hints |= {name: f"`{own}`" for own in own_names if own in synonyms for name in synonyms}
+    hints = {name: hint for name, hint in hints.items() if name not in own_names}
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -73,7 +77,7 @@ def explain_keywords(target: _Target) -> _Target:
 
     if function is target:
         return call  # type: ignore[return-value]
-    target.__init__ = call  # type: ignore[misc]
+    target.__init__ = call  # type: ignore[method-assign]
     return target
 
 
