@@ -160,30 +160,6 @@ def test_names_of_arguments_are_parameters():
     assert here <= {name for value in public for name in inspect.signature(value).parameters}
 
 
-EXPLAINED = (
-    *(pe.RoPE, pe.LearnedPE, pe.T5Bias, pe.RoPEMultiHeadAttention, pe.KVCache.empty),
-    pe.scaled_dot_product_attention,
-)
-
-
-def test_errors_of_other_names_agree_with_the_page():
-    """A keyword of the page is Python's own error, or one that names what the page has."""
-    text = (ROOT / "docs/coming_from/frameworks.md").read_text(encoding="utf-8")
-    table = text.partition("## Names of arguments")[2].partition("\n## ")[0]
-    explained = set()
-    for there, here in re.findall(r"^\|(.*?)\|(.*)\|$", table, re.MULTILINE):
-        for name in re.findall(r"`(\w+)=", there.replace("`dim=` for an axis", "")):
-            for function in EXPLAINED:
-                if name not in inspect.signature(function).parameters:
-                    with pytest.raises(TypeError, match=f"unexpected .* '{name}'") as error:
-                        function(**{name: 1})
-                    advice = str(error.value).partition("Write ")[2]
-                    words = {"".join(word) for word in re.findall(r"(\w+)=|`(\w+)`", advice)}
-                    assert all(word in here for word in words), name
-                    explained |= {name} if advice else set()
-    assert len(explained) > 35
-
-
 AXES = {"feature_axis": -1, "seq_axis": -2}
 TOKENS = np.asarray([[1, 1, 1, 0], [1, 1, 1, 1]])
 # Values of the names in the cells of "Frameworks".

@@ -20,7 +20,6 @@ VALUE_ERRORS = {
     "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
 }
 TYPE_ERRORS = {
-    "ALiBiBias(n_heads=8)": "ALiBiBias() got an unexpected keyword argument 'n_heads'. Write `num_heads`.",
     "ALiBiBias(8)(np.arange(5))": "`q_len` must be a positive integer, got numpy.ndarray of shape (5,). Pass an array as `query_positions`.",
     "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": f"`dtype` must be left out for a bias with its own arrays, got {np.float32!r}.",
     "T5Bias(ones((32, 4)))": "`num_heads` must be a positive integer, got numpy.ndarray of shape (32, 4). Pass an array as `embeddings` of a T5Bias, or `slopes` of an ALiBiBias.",

@@ -106,7 +106,6 @@ VALUE_ERRORS = {
     "hf(model_type='neomme', layer_types=['full_attention'], num_hidden_layers=1, rope_parameters={'full_attention': {'mrope_section': [1, 1, 2]}})": "`mrope_section` of 'neomme' has an order that is not known here.",
 }
 TYPE_ERRORS = {
-    "RoPE(8, 3, theta=5e5)": "RoPE() got an unexpected keyword argument 'theta'. Write `base`.",
     "RoPE(8, 3, rotary_dim=0.5)": "`rotary_dim` must be a positive even integer, got 0.5 of type float. Pass int(factor * head_size) for a factor.",
     "neg_half(zeros(4, 'V8'))": "`x` must have a dtype with negative numbers, got void64.",
     "RoPE.from_hf_config(ConfigObject())": "`config` must be a dict or the path of a JSON object, got an object of type ConfigObject: pass config.to_dict().",

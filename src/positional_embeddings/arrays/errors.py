@@ -1,11 +1,9 @@
 """Error messages: the argument, the requirement, the actual value, and a remedy."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import date, timedelta
-from functools import wraps
-from inspect import unwrap
-from typing import Any, TypeVar
+from typing import Any
 from warnings import warn
 
 # Characters of a value in a message.
@@ -14,71 +12,12 @@ _MAX_CHARACTERS = 500
 # A warning points to the first caller outside of these packages.
 _LIBRARY_PACKAGES = "positional_embeddings", "sklearn"
 
-# Keywords of other libraries, and what to write.
-_OTHER_KEYWORDS = {
-    "is_causal causal use_causal_mask": "mask=CausalMask()",
-    "attn_mask": "mask=~attn_mask, or bias=attn_mask if it is added to scores",
-    "attention_mask": "mask=PaddingMask.from_attention_mask(attention_mask)",
-    "sliding_window": "SlidingWindowMask.of(sliding_window)",
-    "window_size": "SlidingWindowMask(left, right)",
-    "mask_mod": "mask=lambda q_idx, k_idx: ..., True where a key is hidden",
-    "score_mod": "bias=lambda q_idx, k_idx: ..., which is added to the scores",
-    "dropout_p": "nothing: attention has no dropout",
-    "alibi_slopes": "bias=ALiBiBias(num_heads)",
-    "partial_rotary_factor": "rotary_dim=int(partial_rotary_factor * head_size)",
-    "interleaved traditional": "layout='interleaved' for True, and 'half' for False",
-    "is_neox_style": "layout='half' for True, and 'interleaved' for False",
-}
-# Names of one argument, here and in other libraries.
-_SYNONYMS = (
-    "bias attn_bias position_bias",
-    "scale softmax_scale sm_scale",
-    "base theta rope_theta",
-    "positions position_ids input_pos",
-    "head_size head_dim dim dims",
-    "embedding_size d_model embed_dim embedding_dim dim dims",
-    "seq_len max_len max_seq_len max_position_embeddings",
-    "num_heads n_heads nhead num_attention_heads",
-    "num_kv_heads n_kv_heads num_key_value_heads",
-    "num_kv_heads num_heads",
-    "num_buckets relative_attention_num_buckets",
-    "max_distance relative_attention_max_distance",
-    "embeddings weight",
-)
-
 # Remedies by argument, for messages without another one.
 _REMEDIES = {
     "layout": "GPT-NeoX and Llama in transformers have 'half', GPT-J and Meta's Llama "
     "'interleaved'.",
     "mask_diagonal": "A mask object has no size: CausalMask().dense(q_len) is an array.",
 }
-
-_Target = TypeVar("_Target", bound=Callable[..., Any])
-
-
-def explain_keywords(target: _Target) -> _Target:
-    """Make a function, or the constructor of a class, explain keywords of other libraries."""
-    function: Any = vars(target).get("__init__", target)
-    code = unwrap(function).__code__
-    own_names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    hints = {name: hint for names, hint in _OTHER_KEYWORDS.items() for name in names.split()}
-    for synonyms in map(str.split, _SYNONYMS):
-        hints |= {name: f"`{own}`" for own in own_names if own in synonyms for name in synonyms}
-    hints = {name: hint for name, hint in hints.items() if name not in own_names}
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name in hints:
-                message = f"{target.__qualname__}() got an unexpected keyword argument {name!r}."
-                message += f" Write {hints[name]}."
-                raise TypeError(message)
-        return function(*args, **options)
-
-    if function is target:
-        return call  # type: ignore[return-value]
-    target.__init__ = call  # type: ignore[method-assign]
-    return target
 
 
 def wrong_value(name: str, requirement: str, actual: object, hint: str = "") -> ValueError:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.caching import arrays_key, remember
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
 from positional_embeddings.attention.algorithms import blocks, jax_loops
 from positional_embeddings.attention.algorithms.blocks import attend_blocks
@@ -37,7 +37,6 @@ PreparedCall: TypeAlias = tuple[ScoreSpec, Algorithm]
 KEY_NUMBERS_PER_SCORE = 8
 
 
-@explain_keywords
 def scaled_dot_product_attention(
     q: ArrayT,
     k: AnyArray,
@@ -294,7 +293,6 @@ def attend_in_context(spec: ScoreSpec, algorithm: Algorithm, q: Array, k: Array,
     return (output, layout.lse(lse, backend)) if spec.with_lse else output
 
 
-@explain_keywords
 def attention_weights(
     q: ArrayT,
     k: AnyArray,

@@ -15,7 +15,6 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import arrays_key, get_or_compute
 from positional_embeddings.arrays.dispatch import backend_for, compute_on_device, get_backend
 from positional_embeddings.arrays.errors import (
-    explain_keywords,
     format_value,
     plural,
     type_name,
@@ -203,7 +202,6 @@ class KVCache(MadeByCache):
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
 
     @classmethod
-    @explain_keywords
     @compute_on_device
     def empty(
         cls,
@@ -275,8 +273,9 @@ class KVCache(MadeByCache):
         else:
             number = checks.feature_count("layers", layers)  # type: ignore[arg-type]
             if num_kv_heads is None:
-                hint = " Pass num_kv_heads, head_size, feature_axis and seq_axis."
-                raise wrong_type("layers", "be AttentionLayers without sizes", number, hint)
+                requirement = "be a positive integer where `layers` is a number"
+                hint = " Pass head_size, feature_axis and seq_axis, too, or a list of layers."
+                raise wrong_type("num_kv_heads", requirement, "no value", hint)
             heads = checks.feature_count("num_kv_heads", num_kv_heads)
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
             value_size = checks.feature_count(

@@ -10,7 +10,7 @@ from positional_embeddings.arguments.weights import ArrayDataclass, array_field,
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.attention.attention_arguments import (
@@ -26,7 +26,6 @@ from positional_embeddings.rotary.rope import RoPE
 _AXES: Any = {"feature_axis": 0, "seq_axis": 1}
 
 
-@explain_keywords
 @dataclass(frozen=True, eq=False)
 class RoPEMultiHeadAttention(ArrayDataclass):
     """Multi-head self-attention with rotary position embeddings.

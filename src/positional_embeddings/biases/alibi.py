@@ -9,7 +9,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import backend_for
-from positional_embeddings.arrays.errors import explain_keywords, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
 from positional_embeddings.biases import bias
 
@@ -110,7 +110,6 @@ def alibi_bias(
     return ALiBiBias(num_heads, causal)(q_len, k_len, offset=offset, **options)
 
 
-@explain_keywords
 @dataclass(frozen=True)
 class ALiBiBias(bias.Bias):
     """The linear bias of ALiBi: zero at the position of the query, lower at earlier keys.

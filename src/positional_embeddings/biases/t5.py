@@ -10,7 +10,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.biases import bias
 
@@ -166,7 +166,6 @@ def bucket_limits(
     return _Limits((*before, *after), len(before), limits[-1], per_direction)
 
 
-@explain_keywords
 @dataclass(frozen=True, eq=False)
 class T5Bias(bias.Bias):
     """The relative bias of T5: a learned number for each head and bucket of relative positions.

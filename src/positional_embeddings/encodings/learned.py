@@ -9,13 +9,12 @@ from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, format_value, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.encodings.add import add_upcast
 from positional_embeddings.encodings.dropout import dropout
 
 
-@explain_keywords
 @dataclass(frozen=True, eq=False)
 class LearnedPE(weights.ArrayDataclass):
     """Learned positional encoding, added to the features.

@@ -11,7 +11,7 @@ from positional_embeddings.angles.pairs import join_pairs
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, format_value, wrong_value
+from positional_embeddings.arrays.errors import format_value, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Dtype, HostArray
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_upcast
@@ -197,7 +197,6 @@ def _angle_scale(family: _SinusoidOptions, length: float | None, preset: str | N
     return features.cycles(_TWO_PI_DIGITS, length + 1e-6 if preset == "detr" else length)
 
 
-@explain_keywords
 @dataclass(frozen=True)
 class AbsolutePE(checks.CheckedDataclass):
     """Sinusoidal position encoding, added to the features.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.backend import Backend
-from positional_embeddings.arrays.errors import explain_keywords, plural, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import plural, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.index_ranges import length_array
@@ -73,7 +73,6 @@ class CausalMask(_WindowMask):
         return ALL_KEYS, -1 if self.mask_diagonal else 0
 
 
-@explain_keywords
 @dataclass(frozen=True, repr=False)
 class SlidingWindowMask(_WindowMask):
     """A query attends to a window around its position.

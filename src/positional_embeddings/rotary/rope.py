@@ -17,12 +17,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.caching import call_key, read_only, remember
 from positional_embeddings.arrays.dispatch import backend_for, get_backend
-from positional_embeddings.arrays.errors import (
-    explain_keywords,
-    format_value,
-    wrong_type,
-    wrong_value,
-)
+from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -53,7 +48,6 @@ SectionOrder = Literal["contiguous", "strided", "first_last"]
 MAX_SHIFT = 2**60
 
 
-@explain_keywords
 @dataclass(frozen=True)
 class RoPE(checks.CheckedDataclass):
     """Rotary position embeddings for queries and keys.

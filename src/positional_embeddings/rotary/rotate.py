@@ -12,7 +12,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import explain_keywords, type_name, wrong_value
+from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
 from positional_embeddings.rotary import layouts
@@ -20,7 +20,6 @@ from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
 
 
-@explain_keywords
 def apply_rope(
     x: ArrayT,
     cos: Array,
