@@ -759,6 +759,9 @@ def test_hours_of_an_autumn_night_need_a_zone():
     twice = pd.concat([y, y + 1]).tz_localize(None)
     with pytest.raises(ValueError, match="each group separately, as by groupby"):
         GapFiller().fit(twice)
+    years = pd.to_datetime(["2020-01-01", "2021-01-01", "2022-01-01"])
+    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+        GapFiller().fit(pd.Series([1.0, np.nan, 3.0, 4.0, 5.0, 6.0], years.append(years)))
 
 
 def test_gaps_far_after_the_record_have_a_unit():

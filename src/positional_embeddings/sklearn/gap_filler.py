@@ -183,8 +183,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     Rows have no order if the mean of von Neumann's ratio for ranks (the squared difference of
     neighbours over twice the variance) over the columns with gaps, without sorted ones, is at least
-    0.85, within two standard errors below 1 and three above: :math:`1 / \sqrt{n}` for n pairs of
-    neighbours, at least 20.
+    0.85, and between 1.5 standard errors below 1 and three above. The error is
+    :math:`1 / \sqrt{n}` for n pairs of neighbours, at least 20.
 
     References
     ----------

@@ -26,7 +26,7 @@ _MAX_SHARED_PART = 0.05
 # differences to those of any two samples, without an order; for the ranks of a table, that ratio,
 # and the standard errors below and above 1.
 _MIN_NEIGHBOURS, _MIN_RATIO_WITHOUT_ORDER = 20, 0.8
-_MIN_RANK_RATIO, _ERRORS_BELOW, _ERRORS_ABOVE = 0.85, 2, 3
+_MIN_RANK_RATIO, _ERRORS_BELOW, _ERRORS_ABOVE = 0.85, 1.5, 3
 
 # The largest extrapolation without a warning, as a part of the record.
 _MAX_EXTRAPOLATION = 0.1
