@@ -274,11 +274,6 @@ class StepPositions(MadeByCache):
         positions, keys = format_value(self.positions), format_value(self.key_positions)
         return f"StepPositions(positions=<{positions}>, key_positions=<{keys}>)"
 
-    @property
-    def max_capacity(self) -> int | None:
-        """Number of slots, if a trace may have lost a sequence."""
-        return None if isinstance(self._source, np.ndarray) else self._slots.capacity
-
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the cache has."""
         cache_axes = self._feature_axis, self._seq_axis

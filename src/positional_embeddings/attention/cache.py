@@ -914,7 +914,7 @@ class KVStep(MadeByCache):
             requirement = "be used in torch.inference_mode, in which it was made"
             hint = " Make it outside of that mode, or copy it outside: copy.deepcopy(cache)."
             raise wrong_value("cache", requirement, "a step outside of it", hint)
-        buffer_axes = BufferAxes(form.order[2], form.order[0], 4, backend)
+        buffer_axes = BufferAxes(form.order[2], form.order[0], backend)
         size, writes = group._slots.capacity, None
         if group._writes is not None and backend.is_mutable:
             size = group.key_positions.shape[axis] - tokens * group._is_joined
