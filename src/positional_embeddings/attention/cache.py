@@ -128,11 +128,10 @@ class BufferOwner:
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
-        caches = [(intact, intact()) for intact in self.intact]
         self.intact = [
             intact
-            for intact, cache in caches
-            if cache is before or (cache and not (cache.lengths > before.lengths).any())
+            for intact in self.intact
+            if (cache := intact()) and not (cache.lengths > before.lengths).any()
         ]
         held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
