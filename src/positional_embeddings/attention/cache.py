@@ -319,10 +319,7 @@ class KVCache(MadeByCache):
         return state | {"_oldest": self._check_copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        lengths = state["lengths"]
-        if isinstance(lengths, np.ndarray):
-            state = state | {"lengths": frozen_integers(lengths)}
-        checks.set_fields(self, **state)
+        checks.set_fields(self, **state | {"lengths": frozen_integers(state["lengths"])})
         self._own_buffers(get_backend(like=self._prototype))
 
     def _check_copy(self) -> tuple[Array, ...]:
