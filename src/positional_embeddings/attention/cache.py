@@ -428,7 +428,6 @@ class KVCache(MadeByCache):
             _missing_before=self._missing,
             _remaining=cache._missing,
             _before=self,
-            _has_begun=False,
             _plans={},
         )
         return cache, step
@@ -758,7 +757,6 @@ class KVStep(MadeByCache):
     _cache: KVCache = field(init=False, metadata={"part": True})  # after the step
     _groups: tuple[StepPositions, ...] = field(init=False, metadata={"part": True})
     _before: KVCache | None = field(default=None, init=False, compare=False)
-    _has_begun: bool = field(default=False, init=False, compare=False)
     # The tables of each rotary embedding by its `id`, and the plan of layers that are alike
     # by the form of their arrays, if these are NumPy's.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
@@ -943,20 +941,21 @@ class KVStep(MadeByCache):
         """Check that a layer may store, and record it."""
         after, before, owner = self._cache, self._before, self._cache._owner
         with _LOCK:
+            has_begun = self._remaining != after._form.attending
             if number not in self._remaining:
                 actual = f"{number}, which has stored in this step"
                 hint = " Each token, or chunk of tokens, has a step of its own."
                 raise wrong_value("layer", "be another one in each call", actual, hint)
-            if not self._has_begun:
+            if not has_begun:
                 check_stored(self._missing_before)
             if owner is not None and before is not None and not backend.is_compiling:
-                if owner.newest() is not (after if self._has_begun else before):
+                if owner.newest() is not (after if has_begun else before):
                     requirement = "be of the newest cache of its buffers"
                     actual = "one of an earlier cache"
                     raise wrong_value("step", requirement, actual, _STALE_HINT)
-                if not self._has_begun:
+                if not has_begun:
                     owner.begin(before, after)
-            vars(self).update(_has_begun=True, _remaining=self._remaining - {number})
+            vars(self)["_remaining"] = self._remaining - {number}
 
 
 def check_stored(missing: frozenset[int]) -> None:
