@@ -877,14 +877,12 @@ class KVStep(MadeByCache):
 
     def _plan(self, number: int, k: Array, v: Array) -> WritePlan:
         """Check new keys and values, and return what moves them to the buffers of a layer."""
-        layer_spec = self._cache._form.layers[number]
-        arrays = {
-            "k": (k, layer_spec.num_kv_heads, layer_spec.head_size),
-            "v": (v, layer_spec.num_kv_heads, layer_spec.value_size),
-        }
+        layer = self._cache._form.layers[number]
+        heads = layer.num_kv_heads
+        arrays = {"k": (k, heads, layer.head_size), "v": (v, heads, layer.value_size)}
         key: Any = arrays_key(k, v)
-        key = key and (*key, *arrays["k"][1:], layer_spec.value_size)
-        plans = self.of(number)._plans
+        key = key and (id(layer), *key)
+        plans = self._groups[self._cache._form.slots_of[number]]._plans
         return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
 
     def _checked_plan(self, number: int, arrays: dict[str, tuple[Array, Any, Any]]) -> WritePlan:
