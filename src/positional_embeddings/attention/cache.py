@@ -999,6 +999,17 @@ def _axis_in_4d(name: str, axis: int | None) -> int:
     return number % 4
 
 
+def _slots_of(window: int | None, capacity: int | None, sinks: int, drafts: int) -> Slots:
+    """Return the slots of a layer; a window of the longest sequence overwrites nothing."""
+    if window is None or (capacity is not None and sinks + window >= capacity):
+        if capacity is None:
+            hint = " It is the number of tokens of the longest sequence."
+            raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
+        return Slots(capacity, 0, None)
+    total = sinks + window + drafts
+    return Slots(total if capacity is None else min(capacity, total), sinks, window)
+
+
 def _form_of(
     layers: Sequence[Any],
     capacity: int | None,
@@ -1010,19 +1021,8 @@ def _form_of(
 ) -> CacheForm:
     """Return the slots and axes of a cache of some layers."""
     unique = {layer: layer for layer in layers if layer is not None}
-    slots: dict[int | None, Slots] = {}
-    slots_of = {None: 0}
-    for layer in unique:
-        ring = layer.window
-        if ring is not None and capacity is not None and sinks + ring >= capacity:
-            ring = None  # a window that holds the longest sequence forgets nothing
-        if ring is None and capacity is None:
-            hint = " It is the number of tokens of the longest sequence."
-            raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
-        ring_slots = None if ring is None else sinks + ring + drafts
-        total = min(n for n in (capacity, ring_slots) if n is not None)
-        slots.setdefault(ring, Slots(total, 0 if ring is None else sinks, ring))
-        slots_of[layer] = list(slots).index(ring)
+    slots_of = {layer: _slots_of(layer.window, capacity, sinks, drafts) for layer in unique}
+    slots = list(dict.fromkeys(slots_of.values()))
     coordinates = {len(x.rope.sections or ()) for x in unique if getattr(x, "rope", None)}
     if len(coordinates) > 1:
         requirement = "rotate by as many coordinates as one another"
@@ -1034,14 +1034,14 @@ def _form_of(
     head: Any = axes.head_axis(4, feature, seq)
     return CacheForm(
         tuple([layer and unique[layer] for layer in layers]),
-        tuple(slots.values()),
-        tuple([slots_of[layer] for layer in layers]),
+        tuple(slots),
+        tuple([0 if layer is None else slots.index(slots_of[layer]) for layer in layers]),
         feature_axis,  # type: ignore[arg-type]
         seq_axis,  # type: ignore[arg-type]
         (batch, head, seq, feature),
         max(coordinates, default=0),
         frozenset([number for number, layer in enumerate(layers) if layer is not None]),
-        min([max_length, *(each.capacity for each in slots.values() if not each.is_ring)]),
+        min([max_length, *(each.capacity for each in slots if not each.is_ring)]),
     )
 
 
