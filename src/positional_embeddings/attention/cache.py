@@ -437,18 +437,14 @@ class KVCache(MadeByCache):
     ) -> tuple[list[StepPositions], Array, tuple[Array, ...], Array]:
         """Return positions of new tokens for each window, lengths, oldest tokens, and the mask."""
         new, oldest = self._new_tokens(tokens, backend)
-        if new.max_length is not None:
-            self._check_capacity(new)
-        host, lengths = new.host, new.after[:, 0]
-        alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
-        if alike > 1:
-            lengths = host.xp.repeat(lengths, alike)
+        self._check_capacity(new)
+        rows = new.after.shape[0]  # one if the sequences are alike
+        lengths = new.host.xp.repeat(new.after[:, 0], self.lengths.shape[0] // rows)
         groups, oldest_after = [], []
         for slots, first in zip(self._form.slots, oldest, strict=True):
-            rows = first if alike == 1 else first[:1]
-            groups.append(self._group(new._replace(slots=slots, oldest=rows[:, None])))
+            groups.append(self._group(new._replace(slots=slots, oldest=first[:rows, None])))
             if slots.is_ring:
-                first = frozen_integers(host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
+                first = frozen_integers(new.host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
             oldest_after.append(first)
         return groups, lengths, tuple(oldest_after), new.mask
 
@@ -527,9 +523,8 @@ class KVCache(MadeByCache):
 
     def _check_capacity(self, new: NewTokens) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
-        bound: Any = new.max_length
-        limit = self._form.max_length
-        if bound <= limit:
+        bound, limit = new.max_length, self._form.max_length
+        if bound is None or bound <= limit:
             return
         self._check_found()
         row = int(np.argmax(new.after))
