@@ -550,23 +550,17 @@ class KVCache(MadeByCache):
         """Check positions, and return them with as many axes as ordinary ones."""
         backend = get_backend(positions=positions, **{POSITIONS_LABEL: ordinary})
         checks.integral("positions", positions, backend.xp)
-        seq_axis = int(self._form.is_batch_first)
-        count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
-        leading = (self._form.num_coordinates,) if self._form.num_coordinates else ()
-        whole = (batch, count) if seq_axis else (count, batch)
-        shape, token_shape = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
-        fits = token_shape == (count,) or (
-            len(token_shape) == 2 and all(map(checks.broadcasts_to, token_shape, whole))
-        )
-        if (
-            shape[: len(leading)] != leading
-            or not fits
-            or token_shape[-1 if len(token_shape) == 1 else seq_axis] != count
-        ):
-            requirement = f"have shape {(*leading, count)} or {(*leading, *whole)}"
+        is_batch_first, coordinates = self._form.is_batch_first, self._form.num_coordinates
+        count, batch = ordinary.shape[int(is_batch_first)], self.lengths.shape[0]
+        pairs = [(1, count), (batch, count)] if is_batch_first else [(count, 1), (count, batch)]
+        leading = (coordinates,) if coordinates else ()
+        without_batch, *with_batch = ((*leading, *shape) for shape in ((count,), *pairs))
+        shape = tuple(positions.shape)
+        if shape == without_batch:
+            return positions[..., None, :] if is_batch_first else positions[..., None]
+        if shape not in with_batch:
+            requirement = f"have shape {without_batch} or {with_batch[-1]}"
             raise wrong_value("positions", requirement, shape, NEW_HINT)
-        if len(token_shape) == 1:
-            return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
     def _ahead_of(self, mask: Array, positions: Array, lengths: Array) -> dict[str, Array]:
