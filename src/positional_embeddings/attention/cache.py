@@ -107,10 +107,7 @@ class CacheForm(NamedTuple):
 
     def shape(self, *lengths: int) -> tuple[int, ...]:
         """Return the shape of an array of some sequences, heads, tokens and features."""
-        shape = [0] * 4
-        for axis, length in zip(self.order, lengths, strict=True):
-            shape[axis] = length
-        return tuple(shape)
+        return tuple([lengths[self.order.index(axis)] for axis in range(4)])
 
 
 class BufferOwner:
