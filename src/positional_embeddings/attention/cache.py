@@ -876,7 +876,7 @@ class KVStep(MadeByCache):
         cache, group = self._cache, self.of(number)
         form, buffer = cache._form, cache._buffers[number][0]
         named = {name: array for name, (array, _, _) in arrays.items()}
-        backend = get_backend(**named, **{BUFFERS_LABEL: buffer})
+        backend = get_backend(**named | {BUFFERS_LABEL: buffer})
         axis, batch = int(form.is_batch_first), cache.lengths.shape[0]
         tokens = group.positions.shape[axis]
         for name, (array, heads, size) in arrays.items():
@@ -894,7 +894,7 @@ class KVStep(MadeByCache):
             raise wrong_value("cache", requirement, "a step outside of it", hint)
         buffer_axes = BufferAxes(form.order[2], form.order[0], backend)
         size, writes = group._slots.capacity, None
-        if group._writes is not None and backend.is_mutable:
+        if group._writes is not None:
             size = group.key_positions.shape[axis] - tokens * group._is_joined
             rows = group.positions.shape[1 - axis]
             writes = [
