@@ -192,8 +192,7 @@ class KVCache(MadeByCache):
     _oldest: tuple[Array, ...] = array_field()
     # Where positions were passed: by how much the next ones are ahead of the numbers of tokens, and
     # the numbers of tokens after the last step with positions.
-    _position_lead: Array = array_field()
-    _lead_since: Array = array_field()
+    _lead: tuple[Array, ...] = array_field()
     _prototype: Array = array_field()  # of the library and device of positions
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
 
@@ -288,8 +287,7 @@ class KVCache(MadeByCache):
             _form=form,
             _buffers=_empty_buffers(form, batch, backend, dtype, device),
             _oldest=(lengths,) * len(form.slots),
-            _position_lead=None,
-            _lead_since=None,
+            _lead=(),
             _prototype=prototype,
             _missing=frozenset(),
         )
@@ -413,7 +411,7 @@ class KVCache(MadeByCache):
         ordinary = groups[0].positions
         if positions is not None:
             positions = self._checked_positions(positions, ordinary)
-            checks.set_fields(cache, **self._ahead_of(mask, positions, cache.lengths))
+            checks.set_fields(cache, _lead=self._lead_after(mask, positions, cache.lengths))
         else:
             positions = self._next_positions(ordinary)
         step = object.__new__(KVStep)
@@ -533,11 +531,9 @@ class KVCache(MadeByCache):
     def _next_positions(self, ordinary: Array) -> Array:
         """Return the positions that tokens are rotated to, which count on from the last ones."""
         coordinates = self._form.num_coordinates
-        if self._position_lead is not None:
+        if self._lead:
             backend = get_backend(positions=ordinary)
-            ahead = backend.xp.asarray(
-                self._position_lead, dtype=ordinary.dtype, device=backend.device
-            )
+            ahead = backend.xp.asarray(self._lead[0], dtype=ordinary.dtype, device=backend.device)
             ordinary = ordinary + (ahead[:, None] if self._form.is_batch_first else ahead[None, :])
         if not coordinates:
             return ordinary
@@ -560,11 +556,10 @@ class KVCache(MadeByCache):
             raise wrong_value("positions", requirement, shape, NEW_HINT)
         return positions
 
-    def _ahead_of(self, mask: Array, positions: Array, lengths: Array) -> dict[str, Array]:
-        """Return by how much the positions after these are ahead of the numbers of tokens."""
-        lead = self._position_lead
-        last = (0 * lengths,) * 2 if lead is None else (lead, self._lead_since)
-        arrays = [positions, lengths, *last] + ([] if mask is None else [mask])
+    def _lead_after(self, mask: Array, positions: Array, lengths: Array) -> tuple[Array, ...]:
+        """Return by how much the positions after these are ahead, and since which lengths."""
+        lead = self._lead or (0 * lengths,) * 2
+        arrays = [positions, lengths, *lead] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
             get_backend(positions=positions), *arrays
         )
@@ -578,7 +573,7 @@ class KVCache(MadeByCache):
             positions = xp.where(tokens == 1, positions, xp.min(positions))
             has_token = xp.any(tokens == 1, axis=1)
         ahead = xp.where(has_token, xp.max(positions, axis=1) + 1 - after, ahead)
-        return {"_position_lead": ahead, "_lead_since": xp.where(has_token, after, since)}
+        return ahead, xp.where(has_token, after, since)
 
     # Other caches.
 
@@ -650,7 +645,7 @@ class KVCache(MadeByCache):
             actual = f"{format_value(counts)}: the ring has overwritten {lost} of them"
             hint = " Make the cache with `drafts`, the largest number of tokens to take back."
             raise wrong_value("counts", requirement, actual, hint)
-        since = self._lead_since
+        since = self._lead[1] if self._lead else 0
         if isinstance(since, np.ndarray) and np.any(after < since):
             requirement = "leave all tokens whose `positions` were given"
             hint = " Go on from the cache before that step: rewind it by 0."
@@ -682,19 +677,17 @@ class KVCache(MadeByCache):
             requirement = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", requirement, tuple(indices.shape))
         oldest, backend = self._check_copy(), self._backend()
-        ahead = [] if self._position_lead is None else [self._position_lead, self._lead_since]
         is_lost = (indices < 0) | (indices >= self.lengths.shape[0])
         if isinstance(indices, np.ndarray) and is_lost.any():
             requirement = f"be from 0 to {self.lengths.shape[0] - 1}"
             raise wrong_value("rows", requirement, indices.tolist())
         host, (indices, is_lost, lengths, *arrays) = in_one_library(
-            backend, indices, is_lost, self.lengths, *oldest, *ahead
+            backend, indices, is_lost, self.lengths, *oldest, *self._lead
         )
         indices = host.xp.where(is_lost == 1, 0, indices)
         lengths, *arrays = (host.xp.take(x, indices) for x in (lengths, *arrays))
         lengths = host.xp.where(is_lost == 1, 2 * checks.max_position(backend), lengths)
-        state = dict(zip(("_position_lead", "_lead_since"), arrays[len(oldest) :], strict=False))
-        held = tuple(map(frozen_integers, arrays[: len(oldest)]))
+        held, lead = arrays[: len(oldest)], arrays[len(oldest) :]
         index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
         axis = self._form.order[0]
         buffers = [
@@ -702,7 +695,10 @@ class KVCache(MadeByCache):
             for pair in self._buffers
         ]
         taken = self._with(
-            lengths=frozen_integers(lengths), _oldest=held, _buffers=buffers, **state
+            lengths=frozen_integers(lengths),
+            _oldest=tuple(map(frozen_integers, held)),
+            _lead=tuple(lead),
+            _buffers=buffers,
         )
         taken._own_buffers(backend)
         return taken
