@@ -889,14 +889,12 @@ class KVStep(MadeByCache):
             hint = " Make it outside of that mode, or copy it outside: copy.deepcopy(cache)."
             raise wrong_value("cache", requirement, "a step outside of it", hint)
         buffer_axes = BufferAxes(form.order[2], form.order[0], backend)
-        size, writes = group._slots.capacity, None
-        if group._writes is not None:
-            size = group.key_positions.shape[axis] - tokens * group._is_joined
-            rows = group.positions.shape[1 - axis]
-            writes = [
-                (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
-                for row, slot, token, n in group._writes
-            ]
+        rows = group.positions.shape[1 - axis]
+        writes: Any = group._writes and [
+            (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
+            for row, slot, token, n in group._writes
+        ]
+        size = group.key_positions.shape[axis] - tokens * group._is_joined
         return WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
 
     def _seen(self, number: int, k: Array, v: Array, plan: WritePlan) -> list[Array]:
