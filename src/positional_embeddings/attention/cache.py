@@ -805,7 +805,14 @@ class KVStep(MadeByCache):
             has stored in this step already, or the cache of the step is not the newest one.
         """
         number = self._index(layer)
-        return self._store(number, k, v, self._plan(number, k, v))
+        layer_shape = self._cache._form.layers[number]
+        heads = layer_shape.num_kv_heads
+        arrays = {"k": (k, heads, layer_shape.head_size), "v": (v, heads, layer_shape.value_size)}
+        key: Any = arrays_key(k, v)
+        key = key and (id(layer_shape), *key)
+        plans = self._groups[self._cache._form.slots_of[number]]._plans
+        plan = get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
+        return self._store(number, k, v, plan)
 
     def attend(
         self, layer: int, q: ArrayT, k: AnyArray, v: AnyArray, /, *, sinks: AnyArray | None = None
@@ -856,16 +863,6 @@ class KVStep(MadeByCache):
             hint = " Pass step.of(layer)."
             raise wrong_value("positions", "be of one layer", "a step of several windows", hint)
         return self._groups[0]
-
-    def _plan(self, number: int, k: Array, v: Array) -> WritePlan:
-        """Check new keys and values, and return what moves them to the buffers of a layer."""
-        layer = self._cache._form.layers[number]
-        heads = layer.num_kv_heads
-        arrays = {"k": (k, heads, layer.head_size), "v": (v, heads, layer.value_size)}
-        key: Any = arrays_key(k, v)
-        key = key and (id(layer), *key)
-        plans = self._groups[self._cache._form.slots_of[number]]._plans
-        return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
 
     def _checked_plan(self, number: int, arrays: dict[str, tuple[Array, Any, Any]]) -> WritePlan:
         """Check arrays of new tokens, each with its heads and features, and return their plan."""
