@@ -100,11 +100,6 @@ class CacheForm(NamedTuple):
         """Whether sequences are before slots in buffers."""
         return self.order[0] < self.order[2]
 
-    @property
-    def capacity(self) -> int:
-        """Number of slots of the layers with the most slots."""
-        return max(slots.capacity for slots in self.slots)
-
     def shape(self, *lengths: int) -> tuple[int, ...]:
         """Return the shape of an array of some sequences, heads, tokens and features."""
         return tuple([lengths[self.order.index(axis)] for axis in range(4)])
@@ -300,11 +295,12 @@ class KVCache(MadeByCache):
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self._form.layers), "layer")
+        capacity = max(slots.capacity for slots in self._form.slots)
         is_host = isinstance(lengths, np.ndarray)
         text = lengths.tolist() if is_host else f"<{format_value(lengths)}>"
         # Trees of JAX that differ are told apart by it.
         missing = f", missing_layers={sorted(self._missing)}" if self._missing else ""
-        return f"KVCache(<{layers}>, capacity={self._form.capacity}, lengths={text}{missing})"
+        return f"KVCache(<{layers}>, capacity={capacity}, lengths={text}{missing})"
 
     def __copy__(self) -> "KVCache":
         return self
@@ -403,11 +399,8 @@ class KVCache(MadeByCache):
         """
         backend = self._backend()
         groups, after, oldest, mask = self._groups(tokens, backend)
-        cache = self._with(
-            lengths=frozen_integers(after),
-            _oldest=oldest,
-            _missing=self._form.attending,
-        )
+        missing = self._form.attending
+        cache = self._with(lengths=frozen_integers(after), _oldest=oldest, _missing=missing)
         ordinary = groups[0].positions
         if positions is not None:
             positions = self._checked_positions(positions, ordinary)
@@ -421,7 +414,7 @@ class KVCache(MadeByCache):
             _cache=cache,
             _groups=tuple(groups),
             _missing_before=self._missing,
-            _remaining=cache._missing,
+            _remaining=missing,
             _before=self,
             _plans={},
         )
