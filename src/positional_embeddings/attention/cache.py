@@ -264,9 +264,8 @@ class KVCache(MadeByCache):
             number = checks.feature_count("layers", layers)  # type: ignore[arg-type]
             heads = checks.feature_count("num_kv_heads", num_kv_heads)  # type: ignore[arg-type]
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
-            value_size = checks.feature_count(
-                "value_size", size if value_size is None else value_size
-            )
+            value_size = size if value_size is None else value_size
+            value_size = checks.feature_count("value_size", value_size)
             window = None if window is None else checks.axis_length("window", window)
             if sinks and window is None:
                 raise wrong_type("window", "be given with `num_sink_tokens`", "None")
@@ -327,9 +326,8 @@ class KVCache(MadeByCache):
                 for own, now in zip(self._oldest, owner.oldest, strict=True)
             )
         pairs = zip(self._form.slots, oldest, strict=True)
-        if not is_intact or any(
-            slots.overwritten(at, self.lengths, np).any() for slots, at in pairs
-        ):
+        overwritten = [slots.overwritten(at, self.lengths, np).any() for slots, at in pairs]
+        if not is_intact or any(overwritten):
             requirement = "hold its tokens, to be copied or rewound"
             actual = "one whose tokens a later step has overwritten"
             raise wrong_value("cache", requirement, actual, _LOST_HINT)
@@ -1052,9 +1050,8 @@ def as_integer_array(name: str, values: Array, *kinds: str) -> Array:
             numbers = np.asarray(values)
             numbers = numbers if numbers.size else numbers.astype(np.int64)
         except ValueError:  # lists of different lengths
-            raise wrong_type(
-                name, "be a list of numbers or of lists", format_value(values)
-            ) from None
+            requirement = "be a list of numbers or of lists"
+            raise wrong_type(name, requirement, format_value(values)) from None
     backend = get_backend(**{name: numbers})
     if backend.is_chunked:
         raise wrong_type(name, "be a list or an array in memory", type_name(numbers))
