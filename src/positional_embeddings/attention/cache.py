@@ -396,13 +396,23 @@ class KVCache(MadeByCache):
             another shape.
         """
         backend = self._backend()
-        groups, after, oldest, mask = self._groups(tokens, backend)
+        new, oldest = self._new_tokens(tokens, backend)
+        self._check_capacity(new)
+        rows = new.after.shape[0]  # one if the sequences are alike
+        lengths = new.host.xp.repeat(new.after[:, 0], self.lengths.shape[0] // rows)
+        groups, oldest_after = [], []
+        for slots, first in zip(self._form.slots, oldest, strict=True):
+            groups.append(self._group(new._replace(slots=slots, oldest=first[:rows, None])))
+            if slots.is_ring:
+                first = frozen_integers(new.host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
+            oldest_after.append(first)
         missing = self._form.attending
-        cache = self._with(lengths=frozen_integers(after), _oldest=oldest, _missing=missing)
+        held = tuple(oldest_after)
+        cache = self._with(lengths=frozen_integers(lengths), _oldest=held, _missing=missing)
         ordinary = groups[0].positions
         if positions is not None:
             positions = self._checked_positions(positions, ordinary)
-            checks.set_fields(cache, _lead=self._lead_after(mask, positions, cache.lengths))
+            checks.set_fields(cache, _lead=self._lead_after(new.mask, positions, cache.lengths))
         else:
             positions = self._next_positions(ordinary)
         step = object.__new__(KVStep)
@@ -417,22 +427,6 @@ class KVCache(MadeByCache):
             _plans={},
         )
         return cache, step
-
-    def _groups(
-        self, tokens: Any, backend: Backend
-    ) -> tuple[list[StepPositions], Array, tuple[Array, ...], Array]:
-        """Return positions of new tokens for each window, lengths, oldest tokens, and the mask."""
-        new, oldest = self._new_tokens(tokens, backend)
-        self._check_capacity(new)
-        rows = new.after.shape[0]  # one if the sequences are alike
-        lengths = new.host.xp.repeat(new.after[:, 0], self.lengths.shape[0] // rows)
-        groups, oldest_after = [], []
-        for slots, first in zip(self._form.slots, oldest, strict=True):
-            groups.append(self._group(new._replace(slots=slots, oldest=first[:rows, None])))
-            if slots.is_ring:
-                first = frozen_integers(new.host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
-            oldest_after.append(first)
-        return groups, lengths, tuple(oldest_after), new.mask
 
     def _group(self, new: NewTokens) -> StepPositions:
         """Return the positions of new tokens and all keys in slots, as arrays of the backend."""
