@@ -156,6 +156,7 @@ MEANT = {
         q[:, :, 3:4], k[:, :, :4], k[:, :, :4], format_value=ALL
     ),
     "output[:, :, -1]": np.stack([attended()[0, :, 3], attended()[1, :, 5]]),
+    "LearnedPE(8, 8, embeddings=weight[:8], **axes)(x)": x + weight[:6],
     "LearnedPE(8, 12, rng=1, **axes)(x)": x + table(12, 1)[2:8],
     "AbsolutePE(8, 64, **axes)(x)": x
     + np.concat(

@@ -136,6 +136,12 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
+    "scaled_dot_product_attention(*ones((3, 2, 4)), sinks=2)": "`sinks` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got int. Pass a logit of each head; num_sink_tokens is of a KVCache.",
+    "scaled_dot_product_attention(*ones((3, 2, 4)), mask='causal')": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got str. Pass an object such as CausalMask().",
+    "scaled_dot_product_attention(*ones((3, 2, 4)), bias='alibi')": "`bias` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got str. Pass an object such as ALiBiBias(heads).",
+    "scaled_dot_product_attention(*ones((3, 2, 4)), mask=lambda b, h, q, k: q < k)": "`mask` must be a function of (q_idx, k_idx), got a function of (b, h, q, k). It has no batch and no head. In a mask, True hides a key.",
+    "FunctionBias(lambda b, h, q, k: q - k)": "`function` must be a function of (q_idx, k_idx), got a function of (b, h, q, k). It has no batch and no head. In a mask, True hides a key.",
+    "KVCache.empty(2, 1, 16)": "`num_kv_heads` must be a positive integer where `layers` is a number, got no value. Pass head_size, feature_axis and seq_axis, too, or a list of layers.",
     "KVCache.empty([RoPE], 2, 4)": "`layers[0]` must be an AttentionLayer or None, got <class 'positional_embeddings.rotary.rope.RoPE'>.",
     "decoder.step(3)[1].attend(0, *ones((3, 2, 2, 3, 4), np.float32))": "`q` must have the dtype of the cache, float64, got float32. Make the cache with dtype=q.dtype.",
     "attention_weights(*zeros((2, 3, 2), dtype=complex))": "`q` must have a real floating-point dtype, got complex128.",

@@ -20,8 +20,9 @@ VALUE_ERRORS = {
     "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
 }
 TYPE_ERRORS = {
+    "ALiBiBias(8)(np.arange(5))": "`q_len` must be a positive integer, got numpy.ndarray of shape (5,). Pass an array as `query_positions`.",
     "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": f"`dtype` must be left out for a bias with its own arrays, got {np.float32!r}.",
-    "T5Bias(ones((32, 4)))": "`num_heads` must be a positive integer, got numpy.ndarray of shape (32, 4). Pass a table as T5Bias(num_heads, embeddings=table).",
+    "T5Bias(ones((32, 4)))": "`num_heads` must be a positive integer, got numpy.ndarray of shape (32, 4). Pass an array as `embeddings` of a T5Bias, or `slopes` of an ALiBiBias.",
     "T5Bias(2)(4, xp=np)": f"`xp` must be left out for a bias with its own arrays, got {np!r}.",
     "ALiBiBias(slopes=0.5)": "`slopes` must be a list or tuple of numbers, got 0.5.",
 }

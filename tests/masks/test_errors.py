@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "segment_ids_from_lengths([[3, 2], [5, 0]], 5)": "`lengths` must have shape (documents,), got [[3, 2], [5, 0]]. Stack the results of several sequences.",
     "ListMask([0, 1])": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (2,).",
     "ListMask.from_csr([0], [])": "`indptr` must ascend from 0 to the number of `indices`, 0, got (0,).",
     "ListMask(zeros((0, 3), int))": "`indices` must have shape (query, m) or (query, m, batch), of one query or more, got (0, 3).",
@@ -72,6 +73,7 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), max_size=3)": "`max_size` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
+    "CausalMask(5)": "`mask_diagonal` must be True or False, got 5. A mask object has no size: CausalMask().dense(q_len) is an array.",
     "CausalMask() | (lambda q, k: q < k)": "A `Mask` does not combine with a function: pass FunctionMask(function).",
     "PaddingMask(3)": "`lengths` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got int. Pass [3].",
     "SlidingWindowMask(4)": "`right` must be an integer or None, got no value. Pass SlidingWindowMask.of(4) for that number of keys.",

@@ -88,7 +88,10 @@ def test_a_layer_is_a_value():
     assert (plain.num_kv_heads, plain.value_size) == (4, 8)
 
 
-LAYOUT = "`layout` must be 'half' or 'interleaved', got {}."
+LAYOUT = (
+    "`layout` must be 'half' or 'interleaved', got {}. GPT-NeoX and Llama in transformers have "
+    "'half', GPT-J and Meta's Llama 'interleaved'."
+)
 WINDOW = (
     "`mask` must hide all keys but the 4 newest ones (`window`), got {}. Pass "
     "mask=SlidingWindowMask.of(4), or no `window`."

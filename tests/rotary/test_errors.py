@@ -54,7 +54,7 @@ VALUE_ERRORS = {
     "rope(zeros((64, 3)).view(NoAxes))": "`x` must have a known length on axis 1, got shape (64, nan). Call x.compute_chunk_sizes() first.",
     "rope(zeros((64, 3, 6)), positions=zeros((3, 4)))": "`positions` must have shape (seq,) = (3,) or (seq, batch) = (3, 6), with 1 where it broadcasts, got (3, 4).",
     "rope(zeros((64, 3, 2)), positions=zeros(2))": "`positions` must have shape (seq,) = (3,) or (seq, batch) = (3, 2), with 1 where it broadcasts, got (2,).",
-    "RoPE(8, 3, layout='pairs')": "`layout` must be 'half' or 'interleaved', got 'pairs'.",
+    "RoPE(8, 3, layout='pairs')": "`layout` must be 'half' or 'interleaved', got 'pairs'. GPT-NeoX and Llama in transformers have 'half', GPT-J and Meta's Llama 'interleaved'.",
     "RoPE(8, 3, rotary_dim=10)": "`rotary_dim` must be at most `head_size` = 8, got 10.",
     "rope.shift(zeros((64, 3)), np.inf)": "`delta` must be a finite number, got inf.",
     "RoPE(2, 3, scaling=NTKScaling(2))": "`dim` must be above 2 for NTK scaling, got 2.",
@@ -106,6 +106,7 @@ VALUE_ERRORS = {
     "hf(model_type='neomme', layer_types=['full_attention'], num_hidden_layers=1, rope_parameters={'full_attention': {'mrope_section': [1, 1, 2]}})": "`mrope_section` of 'neomme' has an order that is not known here.",
 }
 TYPE_ERRORS = {
+    "RoPE(8, 3, rotary_dim=0.5)": "`rotary_dim` must be a positive even integer, got 0.5 of type float. Pass int(factor * head_size) for a factor.",
     "neg_half(zeros(4, 'V8'))": "`x` must have a dtype with negative numbers, got void64.",
     "RoPE.from_hf_config(ConfigObject())": "`config` must be a dict or the path of a JSON object, got an object of type ConfigObject: pass config.to_dict().",
     "rope.tables([1.0])": "`positions[0]` must be an integer, got 1.0 of type float.",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 from numbers import Integral
+from types import FunctionType
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments import pytrees
@@ -25,6 +26,14 @@ from positional_embeddings.arrays.errors import (
 from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespace, Shape
 
 _LARGEST = sys.float_info.max
+
+# Keywords for arrays that are passed in place of a number.
+_KEYWORDS_OF_ARRAYS = {
+    "num_heads": "`embeddings` of a T5Bias, or `slopes` of an ALiBiBias",
+    "q_len": "`query_positions`",
+    "embedding_size": "`embeddings`",
+    "vocab_size": "`embeddings`",
+}
 
 _TOKENIZER_MASK_HINT = " Pass PaddingMask.from_attention_mask(mask) if it is (batch, key)."
 
@@ -46,6 +55,8 @@ def _wrong_number_type(name: str, value: object, requirement: str, hint: str = "
     """Return the error about a value that is not a number, or not of the required type."""
     type_text = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
     is_traced = any(base.__name__ == "Tracer" for base in type(value).__mro__)  # of JAX
+    if type_text == "" and name in _KEYWORDS_OF_ARRAYS:
+        hint = f" Pass an array as {_KEYWORDS_OF_ARRAYS[name]}."
     hint = hint or " Declare it static, as by static_argnames of jax.jit." * is_traced
     return wrong_type(name, f"be {requirement}", f"{format_value(value)}{type_text}", hint)
 
@@ -175,7 +186,19 @@ def position_function(name: str, value: object) -> Callable[..., Array]:
     """Return a function of positions, after checking that it is no class, mask or bias."""
     if not callable(value) or isinstance(value, type | CheckedDataclass):
         raise wrong_type(name, "be a function of positions", format_value(value))
+    two_arguments(name, value)
     return value
+
+
+def two_arguments(name: str, function: object) -> None:
+    """Check that a function of Python does not require more than two arguments."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        required = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
+        if len(required) > len(("q_idx", "k_idx")):
+            hint = " It has no batch and no head. In a mask, True hides a key."
+            actual = f"a function of ({', '.join(required)})"
+            raise wrong_type(name, "be a function of (q_idx, k_idx)", actual, hint)
 
 
 def _wrong_dtype(name: str, array: Array, requirement: str, hint: str = "") -> TypeError:

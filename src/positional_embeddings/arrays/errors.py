@@ -12,6 +12,13 @@ _MAX_CHARACTERS = 500
 # A warning points to the first caller outside of these packages.
 _LIBRARY_PACKAGES = "positional_embeddings", "sklearn"
 
+# Remedies by argument, for messages without another one.
+_REMEDIES = {
+    "layout": "GPT-NeoX and Llama in transformers have 'half', GPT-J and Meta's Llama "
+    "'interleaved'.",
+    "mask_diagonal": "A mask object has no size: CausalMask().dense(q_len) is an array.",
+}
+
 
 def wrong_value(name: str, requirement: str, actual: object, hint: str = "") -> ValueError:
     """Return the error about a value or a shape; `actual` is a value, or a description of it."""
@@ -25,7 +32,8 @@ def wrong_type(name: str, requirement: str, actual: object, hint: str = "") -> T
 
 def _message(name: str, requirement: str, actual: object, hint: str) -> str:
     text = actual if isinstance(actual, str) else format_value(actual)
-    return f"`{name}` must {requirement}, got {text}.{hint}"
+    remedy = hint or (f" {_REMEDIES[name]}" if name in _REMEDIES else "")
+    return f"`{name}` must {requirement}, got {text}.{remedy}"
 
 
 def plural(count: object, noun: str) -> str:
@@ -76,6 +84,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 # Arguments of one axis, which may be lists.
 _LISTS = ("ids", "indices", "key_ids", "lengths")
+# Objects that other libraries name by a string, such as mask="causal".
+_OBJECTS = {"mask": "an object such as CausalMask()", "bias": "an object such as ALiBiBias(heads)"}
 
 
 def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
@@ -100,11 +110,13 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
         # A `Mask` in place of a boolean array.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
+        (isinstance(value, str) and name in ("mask", "bias"), _OBJECTS.get(name, "")),
         # The result of `KVCache.step`.
         (
             any(hasattr(x, "key_positions") for x in listed),
             "the second of the pair, step, after cache, step = cache.step(tokens)",
         ),
+        (is_number and name == "sinks", "a logit of each head; num_sink_tokens is of a KVCache"),
         (is_number and name in _LISTS, f"[{value}]" if is_number else ""),
         (isinstance(value, list | tuple) or is_number, f"{library}.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache

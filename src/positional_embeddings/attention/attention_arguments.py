@@ -203,7 +203,9 @@ def _check_mask_or_bias(name: str, mask_or_bias: Mask | Bias | Array, backend: B
     if isinstance(mask_or_bias, other_kind):
         actual = format_value(mask_or_bias)
         raise wrong_type(name, f"be a {name}", actual, f" Pass it as `{other}`.")
-    if not (mask_or_bias is None or callable(mask_or_bias)):
+    if callable(mask_or_bias):
+        checks.two_arguments(name, mask_or_bias)
+    elif mask_or_bias is not None:
         checks.mask_or_bias(name, name, mask_or_bias, backend.xp)
 
 

@@ -262,7 +262,11 @@ class KVCache(MadeByCache):
             feature_axis, seq_axis = _axes_of_layers(layers)
         else:
             number = checks.feature_count("layers", layers)  # type: ignore[arg-type]
-            heads = checks.feature_count("num_kv_heads", num_kv_heads)  # type: ignore[arg-type]
+            if num_kv_heads is None:
+                requirement = "be a positive integer where `layers` is a number"
+                hint = " Pass head_size, feature_axis and seq_axis, too, or a list of layers."
+                raise wrong_type("num_kv_heads", requirement, "no value", hint)
+            heads = checks.feature_count("num_kv_heads", num_kv_heads)
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
             value_size = size if value_size is None else value_size
             value_size = checks.feature_count("value_size", value_size)

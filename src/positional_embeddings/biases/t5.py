@@ -10,7 +10,7 @@ from positional_embeddings.arrays.backend import Backend
 from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.caching import cached_constant, constant_array
 from positional_embeddings.arrays.dispatch import get_backend
-from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.biases import bias
 
@@ -227,11 +227,6 @@ class T5Bias(bias.Bias):
     _takes_integers = True
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
-        if getattr(self.num_heads, "shape", ()):
-            hint = " Pass a table as T5Bias(num_heads, embeddings=table)."
-            raise wrong_type(
-                "num_heads", "be a positive integer", format_value(self.num_heads), hint
-            )
         self._check_fields()
         options = _check_buckets(self.num_buckets, self.max_distance, self.bidirectional)
         num_buckets, max_distance, _ = options

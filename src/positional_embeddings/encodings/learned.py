@@ -46,8 +46,9 @@ class LearnedPE(weights.ArrayDataclass):
         Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
         axes, and required for more.
     embeddings : array, shape (embedding_size, max_len), optional
-        The table, of any library; drawn if None. A `torch.nn.Parameter` is not copied, so that an
-        optimizer can train it.
+        The table, of any library; drawn if None. If both sizes are equal, a table
+        (position, feature) that is not transposed raises no error. A `torch.nn.Parameter` is not
+        copied, so that an optimizer can train it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 

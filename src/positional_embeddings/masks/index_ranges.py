@@ -10,11 +10,12 @@ from positional_embeddings.arrays.dispatch import backend_for, get_backend
 from positional_embeddings.arrays.errors import format_value, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 
-_GLOBAL_TOKENS_HINT = (
-    " If they differ between sequences, pass FunctionMask(lambda q, k: ~(g[q] | g[k])), with g of "
-    "shape (seq, batch), True at global tokens."
-)
-_TOKENIZER_HINT = " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer."
+_HINTS = {
+    "batch": " Write PaddingMask.from_attention_mask(...) for the mask of a tokenizer.",
+    "documents": " Stack the results of several sequences.",
+    "tokens": " If they differ between sequences, pass FunctionMask(lambda q, k: ~(g[q] | g[k])), "
+    "with g of shape (seq, batch), True at global tokens.",
+}
 
 
 def position_interval(
@@ -174,7 +175,7 @@ def length_array(
 
     Lengths on a device are not read, which would wait for it.
     """
-    hint = _TOKENIZER_HINT if axis == "batch" else _GLOBAL_TOKENS_HINT
+    hint = _HINTS[axis]
     if isinstance(lengths, list | tuple) and any(isinstance(n, list) for n in lengths):
         raise wrong_value(name, f"have shape ({axis},)", format_value(lengths), hint)
     if isinstance(lengths, list | tuple | range):

@@ -196,7 +196,7 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    backend, counts = length_array("lengths", lengths, xp, device)
+    backend, counts = length_array("lengths", lengths, xp, device, axis="documents")
     xp, dtype = backend.xp, backend.int_dtype
     start = xp.zeros(1, dtype=dtype, device=backend.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)

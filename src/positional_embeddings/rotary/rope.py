@@ -73,8 +73,9 @@ class RoPE(checks.CheckedDataclass):
     head_size : int
         Number of features of a head, positive, at most 2**20; even if `rotary_dim` is None.
     seq_len : int
-        Number of positions in the table, positive, at most 2**63. Longer sequences need explicit
-        `positions`.
+        Number of positions in the table, positive, at most 2**63, such as the
+        `max_position_embeddings` of a model. A large number takes no memory before its positions
+        are rotated. Longer sequences need explicit `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
     scale : float, default 1.0
