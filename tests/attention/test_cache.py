@@ -20,6 +20,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.cache import KVStep
+from positional_embeddings.attention.store import WritePlan
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 SIZES = {"num_kv_heads": 1, "head_size": 4, **LAST}
@@ -170,7 +171,7 @@ def test_an_interrupted_step_is_not_used(monkeypatch):
     cache, step = cache.step(2)
     x = np.ones((1, 1, 2, 4))
     step.update(0, x, x)
-    store, calls = type(step._plan(1, x, x)).store, []
+    store, calls = WritePlan.store, []
 
     def interrupted(*args, **options):
         calls.append(1)
@@ -178,7 +179,7 @@ def test_an_interrupted_step_is_not_used(monkeypatch):
             raise KeyboardInterrupt
         return store(*args, **options)
 
-    monkeypatch.setattr("positional_embeddings.attention.store.WritePlan.store", interrupted)
+    monkeypatch.setattr(WritePlan, "store", interrupted)
     with pytest.raises(KeyboardInterrupt):
         step.update(1, x, x)
     for use in (*COPIES.values(), lambda cache: cache.step(1)[1].update(0, *[x[:, :, :1]] * 2)):

@@ -243,13 +243,8 @@ class PositionTables:
         """Return the tables of `offset` to `stop` - 1 in a graph, which serves all offsets."""
         order, angles = x_axes.order, self.size * len(in_cycles(self.frequencies))
         if backend.is_compiling and angles <= MAX_CONSTANT_ANGLES:
-            values = (
-                self.frequencies,
-                specialized(self.size),
-                specialized(self.factor),
-                order,
-                _host_dtype_name(backend),
-            )
+            size, factor = specialized(self.size), specialized(self.factor)
+            values = self.frequencies, size, factor, order, _host_dtype_name(backend)
             full = graph_constant(_cos_sin, *values, dtype=backend.dtype, device=backend.device)
             # A slice of a constant would be a constant of one offset.
             index = backend.xp.arange(offset, stop, dtype=backend.int_dtype, device=backend.device)

@@ -187,9 +187,8 @@ class Backend:
         may_share = getattr(self.xp, "may_share_memory", None)
         if may_share is None or array is other:
             return array is not other
-        return bool(may_share(array, other)) and self._array_interface(
-            array
-        ) != self._array_interface(other)
+        overlap = bool(may_share(array, other))
+        return overlap and self._array_interface(array) != self._array_interface(other)
 
     def _array_interface(self, array: Array) -> object:
         """Return address, shape and strides as one comparable object."""

@@ -137,9 +137,8 @@ class ExplicitPositions(NamedTuple):
         """Return queries (query, 1, batch), and keys of each (query, key, batch)."""
         tables = (queries, self.queries), (keys, self.keys)
         q, k = (PositionBlock(at, backend, None).lookup(table, 0, -1) for at, table in tables)
-        return PositionBlock(q, backend, None, indices_at=queries), PositionBlock(
-            k, backend, None, indices_at=keys
-        )
+        at_queries = PositionBlock(q, backend, None, indices_at=queries)
+        return at_queries, PositionBlock(k, backend, None, indices_at=keys)
 
     def visible_keys(self, mask: Mask, queries: Ranges) -> VisibleKeys:
         """Return the keys that some queries attend to."""
@@ -150,10 +149,8 @@ class ExplicitPositions(NamedTuple):
         visible = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         keys = on_host.keys
         any_query, every_query = mask._visible_keys(visible, max(1, int(keys.max()) + 1))
-        any_query, every_query = (
-            _index_ranges_within(any_query, keys, np.any),
-            _index_ranges_within(every_query, keys, np.all),
-        )
+        any_query = _index_ranges_within(any_query, keys, np.any)
+        every_query = _index_ranges_within(every_query, keys, np.all)
         # Computing short gaps costs less than separate parts, which are copied.
         gaps = (gap for gap in complement(any_query, k_len) if gap[1] - gap[0] < _MIN_RANGE_KEYS)
         every_query = tuple((a, b) for a, b in every_query if b - a >= _MIN_RANGE_KEYS)
@@ -273,11 +270,6 @@ class StepPositions(MadeByCache):
     def __repr__(self) -> str:
         positions, keys = format_value(self.positions), format_value(self.key_positions)
         return f"StepPositions(positions=<{positions}>, key_positions=<{keys}>)"
-
-    @property
-    def max_capacity(self) -> int | None:
-        """Number of slots, if a trace may have lost a sequence."""
-        return None if isinstance(self._source, np.ndarray) else self._slots.capacity
 
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0, which the cache has."""

@@ -1,11 +1,12 @@
 """Scaled dot-product attention and its weights."""
 
 from collections.abc import Iterable
+from functools import partial
 from math import prod
 from typing import Any, Literal, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.caching import arrays_key, remember
+from positional_embeddings.arrays.caching import arrays_key, get_or_compute
 from positional_embeddings.arrays.dispatch import get_backend
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT
@@ -420,26 +421,14 @@ def prepare(q: Array, k: Array, v: Array, arguments: AttentionArguments) -> Prep
     """
     if v is None:  # `prepare_scores` would return the scores of weights
         get_backend(v=v)
-    if isinstance(arguments.positions, StepPositions):
-        return _prepare_in_step(q, k, v, arguments, arguments.positions)
-    spec = prepare_scores(q, k, v, arguments)
-    return spec, choose_algorithm(spec, q, k, v)
-
-
-def _prepare_in_step(
-    q: Array, k: Array, v: Array, arguments: AttentionArguments, step: StepPositions
-) -> PreparedCall:
-    """Return the result of `prepare`, cached in a step for equal calls."""
-    plans, plan_key = step._plans, _plan_key(q, k, v, arguments)
-    if plans is None or plan_key is None:
+    step = arguments.positions
+    plans = step._plans if isinstance(step, StepPositions) else None
+    plan_key = None if plans is None else _plan_key(q, k, v, arguments)
+    if plan_key is None:
         spec = prepare_scores(q, k, v, arguments)
         return spec, choose_algorithm(spec, q, k, v)
-    plan: PreparedCall | None = plans.get(plan_key)
-    if plan is None:
-        plan = prepare_cached(q, k, v, arguments)
-        remember(plans, plan_key, plan)
-        return plan
-    spec, algorithm = plan
+    prepare_plan = partial(prepare_cached, q, k, v, arguments)
+    spec, algorithm = get_or_compute(plans, plan_key, prepare_plan)
     return spec.with_sinks(arguments.sinks), algorithm
 
 

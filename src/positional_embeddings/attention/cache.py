@@ -100,17 +100,9 @@ class CacheForm(NamedTuple):
         """Whether sequences are before slots in buffers."""
         return self.order[0] < self.order[2]
 
-    @property
-    def capacity(self) -> int:
-        """Number of slots of the layers with the most slots."""
-        return max(slots.capacity for slots in self.slots)
-
     def shape(self, *lengths: int) -> tuple[int, ...]:
         """Return the shape of an array of some sequences, heads, tokens and features."""
-        shape = [0] * 4
-        for axis, length in zip(self.order, lengths, strict=True):
-            shape[axis] = length
-        return tuple(shape)
+        return tuple([lengths[self.order.index(axis)] for axis in range(4)])
 
 
 class BufferOwner:
@@ -128,11 +120,10 @@ class BufferOwner:
 
     def begin(self, before: "KVCache", after: "KVCache") -> None:
         """Record that a step between two caches begins to store."""
-        caches = [(intact, intact()) for intact in self.intact]
         self.intact = [
             intact
-            for intact, cache in caches
-            if cache is before or (cache and not (cache.lengths > before.lengths).any())
+            for intact in self.intact
+            if (cache := intact()) and not (cache.lengths > before.lengths).any()
         ]
         held = zip(after._form.slots, self.oldest, after._oldest, strict=True)
         self.oldest = tuple(
@@ -196,8 +187,7 @@ class KVCache(MadeByCache):
     _oldest: tuple[Array, ...] = array_field()
     # Where positions were passed: by how much the next ones are ahead of the numbers of tokens, and
     # the numbers of tokens after the last step with positions.
-    _position_lead: Array = array_field()
-    _lead_since: Array = array_field()
+    _lead: tuple[Array, ...] = array_field()
     _prototype: Array = array_field()  # of the library and device of positions
     _owner: BufferOwner | None = field(default=None, init=False, compare=False)
 
@@ -278,9 +268,8 @@ class KVCache(MadeByCache):
                 raise wrong_type("num_kv_heads", requirement, "no value", hint)
             heads = checks.feature_count("num_kv_heads", num_kv_heads)
             size = checks.feature_count("head_size", head_size)  # type: ignore[arg-type]
-            value_size = checks.feature_count(
-                "value_size", size if value_size is None else value_size
-            )
+            value_size = size if value_size is None else value_size
+            value_size = checks.feature_count("value_size", value_size)
             window = None if window is None else checks.axis_length("window", window)
             if sinks and window is None:
                 raise wrong_type("window", "be given with `num_sink_tokens`", "None")
@@ -296,8 +285,7 @@ class KVCache(MadeByCache):
             _form=form,
             _buffers=_empty_buffers(form, batch, backend, dtype, device),
             _oldest=(lengths,) * len(form.slots),
-            _position_lead=None,
-            _lead_since=None,
+            _lead=(),
             _prototype=prototype,
             _missing=frozenset(),
         )
@@ -310,11 +298,12 @@ class KVCache(MadeByCache):
 
     def __repr__(self) -> str:
         lengths, layers = self.lengths, plural(len(self._form.layers), "layer")
+        capacity = max(slots.capacity for slots in self._form.slots)
         is_host = isinstance(lengths, np.ndarray)
         text = lengths.tolist() if is_host else f"<{format_value(lengths)}>"
         # Trees of JAX that differ are told apart by it.
         missing = f", missing_layers={sorted(self._missing)}" if self._missing else ""
-        return f"KVCache(<{layers}>, capacity={self._form.capacity}, lengths={text}{missing})"
+        return f"KVCache(<{layers}>, capacity={capacity}, lengths={text}{missing})"
 
     def __copy__(self) -> "KVCache":
         return self
@@ -324,10 +313,7 @@ class KVCache(MadeByCache):
         return state | {"_oldest": self._check_copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        lengths = state["lengths"]
-        if isinstance(lengths, np.ndarray):
-            state = state | {"lengths": frozen_integers(lengths)}
-        checks.set_fields(self, **state)
+        checks.set_fields(self, **state | {"lengths": frozen_integers(state["lengths"])})
         self._own_buffers(get_backend(like=self._prototype))
 
     def _check_copy(self) -> tuple[Array, ...]:
@@ -344,9 +330,8 @@ class KVCache(MadeByCache):
                 for own, now in zip(self._oldest, owner.oldest, strict=True)
             )
         pairs = zip(self._form.slots, oldest, strict=True)
-        if not is_intact or any(
-            slots.overwritten(at, self.lengths, np).any() for slots, at in pairs
-        ):
+        overwritten = [slots.overwritten(at, self.lengths, np).any() for slots, at in pairs]
+        if not is_intact or any(overwritten):
             requirement = "hold its tokens, to be copied or rewound"
             actual = "one whose tokens a later step has overwritten"
             raise wrong_value("cache", requirement, actual, _LOST_HINT)
@@ -415,16 +400,23 @@ class KVCache(MadeByCache):
             another shape.
         """
         backend = self._backend()
-        groups, after, oldest, mask = self._groups(tokens, backend)
-        cache = self._with(
-            lengths=frozen_integers(after),
-            _oldest=oldest,
-            _missing=self._form.attending,
-        )
+        new, oldest = self._new_tokens(tokens, backend)
+        self._check_capacity(new)
+        rows = new.after.shape[0]  # one if the sequences are alike
+        lengths = new.host.xp.repeat(new.after[:, 0], self.lengths.shape[0] // rows)
+        groups, oldest_after = [], []
+        for slots, first in zip(self._form.slots, oldest, strict=True):
+            groups.append(self._group(new._replace(slots=slots, oldest=first[:rows, None])))
+            if slots.is_ring:
+                first = frozen_integers(new.host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
+            oldest_after.append(first)
+        missing = self._form.attending
+        held = tuple(oldest_after)
+        cache = self._with(lengths=frozen_integers(lengths), _oldest=held, _missing=missing)
         ordinary = groups[0].positions
         if positions is not None:
             positions = self._checked_positions(positions, ordinary)
-            checks.set_fields(cache, **self._ahead_of(mask, positions, cache.lengths))
+            checks.set_fields(cache, _lead=self._lead_after(new.mask, positions, cache.lengths))
         else:
             positions = self._next_positions(ordinary)
         step = object.__new__(KVStep)
@@ -434,32 +426,11 @@ class KVCache(MadeByCache):
             _cache=cache,
             _groups=tuple(groups),
             _missing_before=self._missing,
-            _remaining=cache._missing,
+            _remaining=missing,
             _before=self,
-            _has_begun=False,
             _plans={},
         )
         return cache, step
-
-    def _groups(
-        self, tokens: Any, backend: Backend
-    ) -> tuple[list[StepPositions], Array, tuple[Array, ...], Array]:
-        """Return positions of new tokens for each window, lengths, oldest tokens, and the mask."""
-        new, oldest = self._new_tokens(tokens, backend)
-        if new.max_length is not None:
-            self._check_capacity(new)
-        host, lengths = new.host, new.after[:, 0]
-        alike = self.lengths.shape[0] // lengths.shape[0]  # sequences that each row stands for
-        if alike > 1:
-            lengths = host.xp.repeat(lengths, alike)
-        groups, oldest_after = [], []
-        for slots, first in zip(self._form.slots, oldest, strict=True):
-            rows = first if alike == 1 else first[:1]
-            groups.append(self._group(new._replace(slots=slots, oldest=rows[:, None])))
-            if slots.is_ring:
-                first = frozen_integers(host.xp.maximum(first, lengths - slots.ring))  # noqa: PLW2901
-            oldest_after.append(first)
-        return groups, lengths, tuple(oldest_after), new.mask
 
     def _group(self, new: NewTokens) -> StepPositions:
         """Return the positions of new tokens and all keys in slots, as arrays of the backend."""
@@ -536,9 +507,8 @@ class KVCache(MadeByCache):
 
     def _check_capacity(self, new: NewTokens) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
-        bound: Any = new.max_length
-        limit = self._form.max_length
-        if bound <= limit:
+        bound, limit = new.max_length, self._form.max_length
+        if bound is None or bound <= limit:
             return
         self._check_found()
         row = int(np.argmax(new.after))
@@ -550,11 +520,9 @@ class KVCache(MadeByCache):
     def _next_positions(self, ordinary: Array) -> Array:
         """Return the positions that tokens are rotated to, which count on from the last ones."""
         coordinates = self._form.num_coordinates
-        if self._position_lead is not None:
+        if self._lead:
             backend = get_backend(positions=ordinary)
-            ahead = backend.xp.asarray(
-                self._position_lead, dtype=ordinary.dtype, device=backend.device
-            )
+            ahead = backend.xp.asarray(self._lead[0], dtype=ordinary.dtype, device=backend.device)
             ordinary = ordinary + (ahead[:, None] if self._form.is_batch_first else ahead[None, :])
         if not coordinates:
             return ordinary
@@ -564,30 +532,23 @@ class KVCache(MadeByCache):
         """Check positions, and return them with as many axes as ordinary ones."""
         backend = get_backend(positions=positions, **{POSITIONS_LABEL: ordinary})
         checks.integral("positions", positions, backend.xp)
-        seq_axis = int(self._form.is_batch_first)
-        count, batch = ordinary.shape[seq_axis], self.lengths.shape[0]
-        leading = (self._form.num_coordinates,) if self._form.num_coordinates else ()
-        whole = (batch, count) if seq_axis else (count, batch)
-        shape, token_shape = tuple(positions.shape), tuple(positions.shape)[len(leading) :]
-        fits = token_shape == (count,) or (
-            len(token_shape) == 2 and all(map(checks.broadcasts_to, token_shape, whole))
-        )
-        if (
-            shape[: len(leading)] != leading
-            or not fits
-            or token_shape[-1 if len(token_shape) == 1 else seq_axis] != count
-        ):
-            requirement = f"have shape {(*leading, count)} or {(*leading, *whole)}"
+        is_batch_first, coordinates = self._form.is_batch_first, self._form.num_coordinates
+        count, batch = ordinary.shape[int(is_batch_first)], self.lengths.shape[0]
+        pairs = [(1, count), (batch, count)] if is_batch_first else [(count, 1), (count, batch)]
+        leading = (coordinates,) if coordinates else ()
+        without_batch, *with_batch = ((*leading, *shape) for shape in ((count,), *pairs))
+        shape = tuple(positions.shape)
+        if shape == without_batch:
+            return positions[..., None, :] if is_batch_first else positions[..., None]
+        if shape not in with_batch:
+            requirement = f"have shape {without_batch} or {with_batch[-1]}"
             raise wrong_value("positions", requirement, shape, NEW_HINT)
-        if len(token_shape) == 1:
-            return positions[..., None, :] if seq_axis else positions[..., None]
         return positions
 
-    def _ahead_of(self, mask: Array, positions: Array, lengths: Array) -> dict[str, Array]:
-        """Return by how much the positions after these are ahead of the numbers of tokens."""
-        lead = self._position_lead
-        last = (0 * lengths,) * 2 if lead is None else (lead, self._lead_since)
-        arrays = [positions, lengths, *last] + ([] if mask is None else [mask])
+    def _lead_after(self, mask: Array, positions: Array, lengths: Array) -> tuple[Array, ...]:
+        """Return by how much the positions after these are ahead, and since which lengths."""
+        lead = self._lead or (0 * lengths,) * 2
+        arrays = [positions, lengths, *lead] + ([] if mask is None else [mask])
         host, (positions, after, ahead, since, *masks) = in_one_library(
             get_backend(positions=positions), *arrays
         )
@@ -601,7 +562,7 @@ class KVCache(MadeByCache):
             positions = xp.where(tokens == 1, positions, xp.min(positions))
             has_token = xp.any(tokens == 1, axis=1)
         ahead = xp.where(has_token, xp.max(positions, axis=1) + 1 - after, ahead)
-        return {"_position_lead": ahead, "_lead_since": xp.where(has_token, after, since)}
+        return ahead, xp.where(has_token, after, since)
 
     # Other caches.
 
@@ -673,7 +634,7 @@ class KVCache(MadeByCache):
             actual = f"{format_value(counts)}: the ring has overwritten {lost} of them"
             hint = " Make the cache with `drafts`, the largest number of tokens to take back."
             raise wrong_value("counts", requirement, actual, hint)
-        since = self._lead_since
+        since = self._lead[1] if self._lead else 0
         if isinstance(since, np.ndarray) and np.any(after < since):
             requirement = "leave all tokens whose `positions` were given"
             hint = " Go on from the cache before that step: rewind it by 0."
@@ -705,19 +666,17 @@ class KVCache(MadeByCache):
             requirement = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", requirement, tuple(indices.shape))
         oldest, backend = self._check_copy(), self._backend()
-        ahead = [] if self._position_lead is None else [self._position_lead, self._lead_since]
         is_lost = (indices < 0) | (indices >= self.lengths.shape[0])
         if isinstance(indices, np.ndarray) and is_lost.any():
             requirement = f"be from 0 to {self.lengths.shape[0] - 1}"
             raise wrong_value("rows", requirement, indices.tolist())
         host, (indices, is_lost, lengths, *arrays) = in_one_library(
-            backend, indices, is_lost, self.lengths, *oldest, *ahead
+            backend, indices, is_lost, self.lengths, *oldest, *self._lead
         )
         indices = host.xp.where(is_lost == 1, 0, indices)
         lengths, *arrays = (host.xp.take(x, indices) for x in (lengths, *arrays))
         lengths = host.xp.where(is_lost == 1, 2 * checks.max_position(backend), lengths)
-        state = dict(zip(("_position_lead", "_lead_since"), arrays[len(oldest) :], strict=False))
-        held = tuple(map(frozen_integers, arrays[: len(oldest)]))
+        held, lead = arrays[: len(oldest)], arrays[len(oldest) :]
         index = backend.xp.asarray(indices, dtype=backend.int_dtype, device=backend.device)
         axis = self._form.order[0]
         buffers = [
@@ -725,7 +684,10 @@ class KVCache(MadeByCache):
             for pair in self._buffers
         ]
         taken = self._with(
-            lengths=frozen_integers(lengths), _oldest=held, _buffers=buffers, **state
+            lengths=frozen_integers(lengths),
+            _oldest=tuple(map(frozen_integers, held)),
+            _lead=tuple(lead),
+            _buffers=buffers,
         )
         taken._own_buffers(backend)
         return taken
@@ -766,7 +728,6 @@ class KVStep(MadeByCache):
     _cache: KVCache = field(init=False, metadata={"part": True})  # after the step
     _groups: tuple[StepPositions, ...] = field(init=False, metadata={"part": True})
     _before: KVCache | None = field(default=None, init=False, compare=False)
-    _has_begun: bool = field(default=False, init=False, compare=False)
     # The tables of each rotary embedding by its `id`, and the plan of layers that are alike
     # by the form of their arrays, if these are NumPy's.
     _plans: dict[Any, Any] | None = field(default=None, init=False, compare=False)
@@ -833,7 +794,14 @@ class KVStep(MadeByCache):
             has stored in this step already, or the cache of the step is not the newest one.
         """
         number = self._index(layer)
-        return self._store(number, k, v, self._plan(number, k, v))
+        layer_shape = self._cache._form.layers[number]
+        heads = layer_shape.num_kv_heads
+        arrays = {"k": (k, heads, layer_shape.head_size), "v": (v, heads, layer_shape.value_size)}
+        key: Any = arrays_key(k, v)
+        key = key and (id(layer_shape), *key)
+        plans = self._groups[self._cache._form.slots_of[number]]._plans
+        plan = get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
+        return self._store(number, k, v, plan)
 
     def attend(
         self, layer: int, q: ArrayT, k: AnyArray, v: AnyArray, /, *, sinks: AnyArray | None = None
@@ -885,24 +853,12 @@ class KVStep(MadeByCache):
             raise wrong_value("positions", "be of one layer", "a step of several windows", hint)
         return self._groups[0]
 
-    def _plan(self, number: int, k: Array, v: Array) -> WritePlan:
-        """Check new keys and values, and return what moves them to the buffers of a layer."""
-        layer_spec = self._cache._form.layers[number]
-        arrays = {
-            "k": (k, layer_spec.num_kv_heads, layer_spec.head_size),
-            "v": (v, layer_spec.num_kv_heads, layer_spec.value_size),
-        }
-        key: Any = arrays_key(k, v)
-        key = key and (*key, *arrays["k"][1:], layer_spec.value_size)
-        plans = self.of(number)._plans
-        return get_or_compute(plans, key, lambda: self._checked_plan(number, arrays))
-
     def _checked_plan(self, number: int, arrays: dict[str, tuple[Array, Any, Any]]) -> WritePlan:
         """Check arrays of new tokens, each with its heads and features, and return their plan."""
         cache, group = self._cache, self.of(number)
         form, buffer = cache._form, cache._buffers[number][0]
         named = {name: array for name, (array, _, _) in arrays.items()}
-        backend = get_backend(**named, **{BUFFERS_LABEL: buffer})
+        backend = get_backend(**named | {BUFFERS_LABEL: buffer})
         axis, batch = int(form.is_batch_first), cache.lengths.shape[0]
         tokens = group.positions.shape[axis]
         for name, (array, heads, size) in arrays.items():
@@ -918,15 +874,13 @@ class KVStep(MadeByCache):
             requirement = "be used in torch.inference_mode, in which it was made"
             hint = " Make it outside of that mode, or copy it outside: copy.deepcopy(cache)."
             raise wrong_value("cache", requirement, "a step outside of it", hint)
-        buffer_axes = BufferAxes(form.order[2], form.order[0], 4, backend)
-        size, writes = group._slots.capacity, None
-        if group._writes is not None and backend.is_mutable:
-            size = group.key_positions.shape[axis] - tokens * group._is_joined
-            rows = group.positions.shape[1 - axis]
-            writes = [
-                (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
-                for row, slot, token, n in group._writes
-            ]
+        buffer_axes = BufferAxes(form.order[2], form.order[0], backend)
+        rows = group.positions.shape[1 - axis]
+        writes: Any = group._writes and [
+            (buffer_axes.part(slot, n, row, rows), buffer_axes.part(token, n, row, rows))
+            for row, slot, token, n in group._writes
+        ]
+        size = group.key_positions.shape[axis] - tokens * group._is_joined
         return WritePlan(buffer_axes, writes, buffer_axes.part(0, size))
 
     def _seen(self, number: int, k: Array, v: Array, plan: WritePlan) -> list[Array]:
@@ -951,20 +905,21 @@ class KVStep(MadeByCache):
         """Check that a layer may store, and record it."""
         after, before, owner = self._cache, self._before, self._cache._owner
         with _LOCK:
+            has_begun = self._remaining != after._form.attending
             if number not in self._remaining:
                 actual = f"{number}, which has stored in this step"
                 hint = " Each token, or chunk of tokens, has a step of its own."
                 raise wrong_value("layer", "be another one in each call", actual, hint)
-            if not self._has_begun:
+            if not has_begun:
                 check_stored(self._missing_before)
             if owner is not None and before is not None and not backend.is_compiling:
-                if owner.newest() is not (after if self._has_begun else before):
+                if owner.newest() is not (after if has_begun else before):
                     requirement = "be of the newest cache of its buffers"
                     actual = "one of an earlier cache"
                     raise wrong_value("step", requirement, actual, _STALE_HINT)
-                if not self._has_begun:
+                if not has_begun:
                     owner.begin(before, after)
-            vars(self).update(_has_begun=True, _remaining=self._remaining - {number})
+            vars(self)["_remaining"] = self._remaining - {number}
 
 
 def check_stored(missing: frozenset[int]) -> None:
@@ -1010,6 +965,17 @@ def _axis_in_4d(name: str, axis: int | None) -> int:
     return number % 4
 
 
+def _slots_of(window: int | None, capacity: int | None, sinks: int, drafts: int) -> Slots:
+    """Return the slots of a layer; a window of the longest sequence overwrites nothing."""
+    if window is None or (capacity is not None and sinks + window >= capacity):
+        if capacity is None:
+            hint = " It is the number of tokens of the longest sequence."
+            raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
+        return Slots(capacity, 0, None)
+    total = sinks + window + drafts
+    return Slots(total if capacity is None else min(capacity, total), sinks, window)
+
+
 def _form_of(
     layers: Sequence[Any],
     capacity: int | None,
@@ -1021,19 +987,8 @@ def _form_of(
 ) -> CacheForm:
     """Return the slots and axes of a cache of some layers."""
     unique = {layer: layer for layer in layers if layer is not None}
-    slots: dict[int | None, Slots] = {}
-    slots_of = {None: 0}
-    for layer in unique:
-        ring = layer.window
-        if ring is not None and capacity is not None and sinks + ring >= capacity:
-            ring = None  # a window that holds the longest sequence forgets nothing
-        if ring is None and capacity is None:
-            hint = " It is the number of tokens of the longest sequence."
-            raise wrong_type("capacity", "be given for layers without `window`", "None", hint)
-        ring_slots = None if ring is None else sinks + ring + drafts
-        total = min(n for n in (capacity, ring_slots) if n is not None)
-        slots.setdefault(ring, Slots(total, 0 if ring is None else sinks, ring))
-        slots_of[layer] = list(slots).index(ring)
+    slots_of = {layer: _slots_of(layer.window, capacity, sinks, drafts) for layer in unique}
+    slots = list(dict.fromkeys(slots_of.values()))
     coordinates = {len(x.rope.sections or ()) for x in unique if getattr(x, "rope", None)}
     if len(coordinates) > 1:
         requirement = "rotate by as many coordinates as one another"
@@ -1045,14 +1000,14 @@ def _form_of(
     head: Any = axes.head_axis(4, feature, seq)
     return CacheForm(
         tuple([layer and unique[layer] for layer in layers]),
-        tuple(slots.values()),
-        tuple([slots_of[layer] for layer in layers]),
+        tuple(slots),
+        tuple([0 if layer is None else slots.index(slots_of[layer]) for layer in layers]),
         feature_axis,  # type: ignore[arg-type]
         seq_axis,  # type: ignore[arg-type]
         (batch, head, seq, feature),
         max(coordinates, default=0),
         frozenset([number for number, layer in enumerate(layers) if layer is not None]),
-        min([max_length, *(each.capacity for each in slots.values() if not each.is_ring)]),
+        min([max_length, *(each.capacity for each in slots if not each.is_ring)]),
     )
 
 
@@ -1064,19 +1019,20 @@ def _empty_buffers(
     Those of NumPy are parts of one array, for which a system may take large pages: a step of 12
     layers of 12 heads over 2,048 keys takes some 3 % less time.
     """
-    shapes = []
-    for layer, index in zip(form.layers, form.slots_of, strict=True):
-        sizes = layer and (layer.head_size, layer.value_size)
-        tokens = form.slots[index].capacity
-        shapes.append(
-            layer and [form.shape(batch, layer.num_kv_heads, tokens, size) for size in sizes]
-        )
+    shapes = [
+        form.shape(batch, layer.num_kv_heads, form.slots[index].capacity, size)
+        for layer, index in zip(form.layers, form.slots_of, strict=True)
+        if layer is not None
+        for size in (layer.head_size, layer.value_size)
+    ]
     zeros = partial(backend.xp.zeros, dtype=dtype, device=device)
-    if not backend.is_numpy:
-        return [pair and tuple(map(zeros, pair)) for pair in shapes]
-    ends = [*accumulate(prod(shape) for pair in shapes for shape in pair or ())]
-    parts = iter(np.split(zeros(ends[-1]), ends[:-1]))
-    return [pair and tuple([next(parts).reshape(shape) for shape in pair]) for pair in shapes]
+    if backend.is_numpy:
+        ends = [*accumulate(map(prod, shapes))]
+        parts = np.split(zeros(ends[-1]), ends[:-1])
+        buffers = iter([part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)])
+    else:
+        buffers = map(zeros, shapes)
+    return [layer and (next(buffers), next(buffers)) for layer in form.layers]
 
 
 def is_sequence(numbers: Any) -> bool:
@@ -1092,9 +1048,8 @@ def as_integer_array(name: str, values: Array, *kinds: str) -> Array:
             numbers = np.asarray(values)
             numbers = numbers if numbers.size else numbers.astype(np.int64)
         except ValueError:  # lists of different lengths
-            raise wrong_type(
-                name, "be a list of numbers or of lists", format_value(values)
-            ) from None
+            requirement = "be a list of numbers or of lists"
+            raise wrong_type(name, requirement, format_value(values)) from None
     backend = get_backend(**{name: numbers})
     if backend.is_chunked:
         raise wrong_type(name, "be a list or an array in memory", type_name(numbers))

@@ -135,11 +135,9 @@ class _Cutter(NamedTuple):
             )
             if sum(separate) <= max_split_cost:
                 parts = [part for half in visible_halves for part in self.cut(*half, remaining)]
-                return (
-                    [QueryBlock(index_ranges(*queries), shared_key_blocks, tuple(parts))]
-                    if every_query
-                    else parts
-                )
+                if every_query:
+                    parts = [QueryBlock(index_ranges(*queries), shared_key_blocks, tuple(parts))]
+                return parts
         key_blocks = shared_key_blocks + _key_blocks(any_query, max_keys)
         return [QueryBlock(index_ranges(*queries), key_blocks)]
 

@@ -33,9 +33,8 @@ class ScoreSpec(NamedTuple):
     scale: float
     softcap: float | None
     sinks: Array  # logits of a key without value, (..., 1, 1), or None
-    positions: (
-        ImplicitPositions | ExplicitPositions
-    )  # of queries and keys, for a `Mask` or a `Bias`
+    # Of queries and keys, for a `Mask` or a `Bias`.
+    positions: ImplicitPositions | ExplicitPositions
     with_lse: bool  # whether to return the logarithm of the sum of exponentials
     block_size: int | None  # number of queries and of keys of a block, if passed
     visible_keys: IndexRanges  # ranges of keys; all other keys are masked
@@ -119,9 +118,7 @@ class ScoreSpec(NamedTuple):
         """Return whether each query attends only to keys of a list, and lengths are known."""
         if not isinstance(self.mask, Mask) or self.mask._split_lists()[0] is None:
             return False
-        return checks.is_static(self.layout.queries.size) and checks.is_static(
-            self.layout.keys.size
-        )
+        return all(map(checks.is_static, (self.layout.queries.size, self.layout.keys.size)))
 
     def mask_and_bias(self, mask: Array, bias: Array) -> tuple[Array, Array]:
         """Return the mask, also True where the bias is minus infinity, and the bias."""
@@ -241,4 +238,4 @@ def prepare_scores(q: Array, k: Array, v: Array, arguments: AttentionArguments) 
         visible_keys=visible_keys,
         is_masked=is_masked,
     )
-    return spec if arguments.sinks is None else spec.with_sinks(arguments.sinks)
+    return spec.with_sinks(arguments.sinks)

@@ -66,18 +66,14 @@ class Slots(NamedTuple):
         if length <= self.capacity:  # each is in the slot of its number
             yield first, first, stop - first
             return
-        oldest = length - self.ring
-        at_first_slot = length - 1 - (length - 1 - self.num_sink_tokens) % self.ring
-        inner = {p for p in (self.num_sink_tokens, oldest, at_first_slot) if first < p < stop}
+        sinks, oldest = self.num_sink_tokens, length - self.ring
+        at_first_slot = length - 1 - (length - 1 - sinks) % self.ring
+        inner = {p for p in (sinks, oldest, at_first_slot) if first < p < stop}
         for start, end in pairwise(sorted({first, stop} | inner)):
-            if start < self.num_sink_tokens:
+            if start < sinks:
                 yield start, start, end - start
             elif start >= oldest:
-                yield (
-                    self.num_sink_tokens + (start - self.num_sink_tokens) % self.ring,
-                    start,
-                    end - start,
-                )
+                yield sinks + (start - sinks) % self.ring, start, end - start
 
 
 class Write(NamedTuple):
@@ -140,9 +136,7 @@ class NewTokens(NamedTuple):
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
         is_joined, size = self.is_joined, self.slots.capacity
         lengths = self.before if is_joined else self.after
-        if (
-            self.max_length is not None and self.backend.is_mutable
-        ):  # without empty slots at the end
+        if self.max_length is not None and self.backend.is_mutable:  # no empty slots at the end
             size = min(size, max(int(lengths.max()), 0 if is_joined else 1))
         held = self._held(lengths, size)
         if not is_joined:

@@ -12,16 +12,15 @@ Index: TypeAlias = tuple[slice, ...]
 
 
 class BufferAxes(NamedTuple):
-    """The axes of a buffer; heads may be on the last one together with sequences."""
+    """The axes of a buffer, which has four."""
 
     seq: int
     batch: int
-    ndim: int
     backend: Backend
 
     def part(self, start: int, count: int, row: int = 0, rows: int = 1) -> Index:
         """Return the index of some slots or tokens, of one of the rows."""
-        index = [slice(None)] * self.ndim
+        index = [slice(None)] * 4
         index[self.batch], index[self.seq] = slice(row, None, rows), slice(start, start + count)
         return tuple(index)
 
@@ -30,65 +29,51 @@ class BufferAxes(NamedTuple):
 
         An index below 0, which a trace may have, gives NaN, or 0 if the dtype has no NaN.
         """
-        xp, (rows, length) = self.backend.xp, source.shape
-        shape = (*array.shape[: self.seq], length, *array.shape[self.seq + 1 :])
+        xp, num_slots = self.backend.xp, array.shape[self.seq]
         if isinstance(source, np.ndarray):
-            before = (slice(None),) * self.batch
             on = {"dtype": self.backend.int_dtype, "device": self.backend.device}
             taken = []
             for row, slots in enumerate(source):
-                row_array = array[(*before, slice(row, None, rows))]
+                row_array = array[self.part(0, num_slots, row, len(source))]
                 taken.append(xp.take(row_array, xp.asarray(slots, **on), axis=self.seq))
-            if rows == 1:
-                return taken[0]
-            return self.backend.reshape(xp.stack(taken, axis=self.batch + 1), shape)
-        source = xp.tile(source, (shape[self.batch] // rows, 1))
-        index = axes.expand_to_axes(source, (self.batch, self.seq), array.ndim, xp)
+            return xp.concat(taken, axis=self.batch)
+        index = axes.expand_to_axes(source, (self.batch, self.seq), 4, xp)
+        shape = (*array.shape[: self.seq], source.shape[1], *array.shape[self.seq + 1 :])
         existing = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
         taken = xp.take_along_axis(array, existing, axis=self.seq)
         missing = float("nan") if dtypes.is_real_floating(array.dtype, xp) else 0
         return namespace.select(index >= 0, taken, missing, xp)
 
-    def put(self, array: Array, new: Array, targets: Array, capacity: int | None) -> Array:
+    def put(self, array: Array, new: Array, targets: Array) -> Array:
         """Return an array with new tokens in the slots `targets`, (batch or 1, token).
 
-        A slot below 0, which a trace may have, gives NaN in all slots of the sequence, up to
-        `capacity`; None if there is no such slot.
+        A slot below 0, which a trace may have, gives NaN in all slots of the sequence.
         """
-        backend, shape, rows = self.backend, array.shape, targets.shape[0]
-        xp = backend.xp
+        backend, xp = self.backend, self.backend.xp
         slots = xp.asarray(targets, dtype=backend.int_dtype, device=backend.device)
-        index: list[Any] = [slice(None)] * self.ndim
-        if rows == 1:
+        index: list[Any] = [slice(None)] * 4
+        if slots.shape[0] == 1:
             index[self.seq] = slots[0, :]
-            stored = backend.put(array, tuple(index), new)
         else:
-            slots = xp.tile(slots, (shape[self.batch] // rows, 1))
-            index[self.batch] = xp.arange(shape[self.batch], dtype=backend.int_dtype)[:, None]
+            index[self.batch] = xp.arange(array.shape[self.batch], dtype=backend.int_dtype)[:, None]
             index[self.seq] = slots
-            others = [axis for axis in range(self.ndim) if axis not in (self.batch, self.seq)]
-            order = [self.batch, self.seq, *others]
-            if abs(self.batch - self.seq) == 1:  # the axes of the indices stay where they are
-                start = min(self.batch, self.seq)
-                order = [*others[:start], self.batch, self.seq, *others[start:]]
-            stored = backend.put(array, tuple(index), xp.permute_dims(new, tuple(order)))
-        if capacity is None:
-            return stored
-        in_cache = xp.arange(shape[self.seq], dtype=backend.int_dtype) < capacity
-        return self._with_nan(stored, slots[:, :1] < 0, in_cache[None, :])
+            others = [axis for axis in range(4) if axis not in (self.batch, self.seq)]
+            # The axes of the indices come first, or stay where they are if they are neighbours.
+            start = min(self.batch, self.seq) if abs(self.batch - self.seq) == 1 else 0
+            order = (*others[:start], self.batch, self.seq, *others[start:])
+            new = xp.permute_dims(new, order)
+        return self.mark_lost(backend.put(array, tuple(index), new), targets)
 
     def mark_lost(self, array: Array, source: Array) -> Array:
-        """Return an array with NaN for sequences with a `source` below 0, (batch or 1, index)."""
-        xp, rows = self.backend.xp, source.shape[0]
-        is_lost = xp.tile(source[:, :1] < 0, (array.shape[self.batch] // rows, 1))
-        return self._with_nan(array, is_lost, xp.ones_like(is_lost))
+        """Return an array with NaN for sequences with a `source` below 0, (batch or 1, index).
 
-    def _with_nan(self, array: Array, is_lost: Array, in_cache: Array) -> Array:
-        """Return an array with NaN in the slots `in_cache`, (1, slot), of lost sequences."""
+        Only a trace may have such sequences.
+        """
         backend, xp = self.backend, self.backend.xp
-        if not dtypes.is_real_floating(array.dtype, xp):
+        if isinstance(source, np.ndarray) or not dtypes.is_real_floating(array.dtype, xp):
             return array
-        is_nan = axes.expand_to_axes(is_lost & in_cache, (self.batch, self.seq), self.ndim, xp)
+        is_lost = source[:, :1] < 0
+        is_nan = axes.expand_to_axes(is_lost, (self.batch, self.seq), 4, xp)
 
         def with_nan(array: Array) -> Array:
             return namespace.select(~is_nan, array, float("nan"), xp)
@@ -112,24 +97,22 @@ class WritePlan(NamedTuple):
 
         `step` are the `StepPositions` of the tokens.
         """
-        backend, is_joined, joined = self.axes.backend, step._is_joined, None
+        backend, is_joined = self.axes.backend, step._is_joined
         has_put = self.writes is None and backend.supports_put
         if is_joined or (self.writes is None and not has_put):
             joined = self.seen(buffer, new, is_joined=True)
         if self.writes is not None:
             for slots, tokens in self.writes:
                 buffer[slots] = new[tokens]
-            return buffer, buffer[self.read] if joined is None else joined
-        if is_joined and step.max_capacity is not None:
-            joined = self.axes.mark_lost(joined, step._source)
+            return buffer, joined if is_joined else buffer[self.read]
         if has_put:
-            stored = self.axes.put(buffer, new, step._source, step.max_capacity)
-            return stored, stored if joined is None else joined
-        stored = self.axes.take(joined, step._source)
+            stored = self.axes.put(buffer, new, step._source)
+        else:
+            stored = self.axes.take(joined, step._source)
         if backend.is_mutable:
             buffer[self.read] = stored
             stored = buffer
-        return stored, joined if is_joined else stored
+        return stored, self.axes.mark_lost(joined, step._source) if is_joined else stored
 
     def seen(self, buffer: Array, new: Array, *, is_joined: bool) -> Array:
         """Return an array like the one that queries will get, before `new` is stored."""

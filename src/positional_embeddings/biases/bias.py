@@ -251,9 +251,8 @@ class Bias(ArrayDataclass):
         ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
         start, stop = k_start - q_stop + 1, k_stop - q_start
         is_exact = max(-start, stop) * float(backend.xp.finfo(backend.dtype).eps) < 1
-        position_dtype = (
-            backend.dtype if is_exact and not self._takes_integers else backend.int_dtype
-        )
+        takes_floats = is_exact and not self._takes_integers
+        position_dtype = backend.dtype if takes_floats else backend.int_dtype
         relative = backend.xp.arange(start, stop, dtype=position_dtype, device=backend.device)
         bias = self._in_dtype(dtype, None, relative, backend)
         if is_single:

@@ -113,9 +113,8 @@ def add_positional_encoding_vjp(
         upcast = backend.astype(grad, backend.dtype)
         total = xp.sum(upcast, axis=repeated, keepdims=True) if repeated else upcast
         if encoding.ndim == 2:
-            total = total[
-                tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))
-            ]
+            index = tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))
+            total = total[index]
             total = total if feature < seq else xp.permute_dims(total, (1, 0))
         return grad, backend.astype(total, encoding.dtype)
 

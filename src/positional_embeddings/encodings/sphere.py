@@ -192,7 +192,6 @@ def spherical_encoding(
             checks.omitted("with a `degree`", tolerance=tolerance)
     degree = _checked_degree(degree)
     steps = [1.0] * (degree + 1) if kernel is None else sphere_kernels.amplitude_steps(*spectrum)
-    checks.choice("unit", unit, get_args(Unit))
     shapes = [tuple(latitude.shape), tuple(longitude.shape)]
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
@@ -203,13 +202,7 @@ def spherical_encoding(
         xp.result_type(*reals) if len(reals) == 2 else [*reals, backend.default_float_dtype][0]
     )
     dtype = checks.float_dtype(dtype, default, backend)
-    if not backend.is_chunked:
-        beyond = _is_beyond_pole(latitude, unit, backend)
-        if backend.concrete_bool(xp.any(beyond)):
-            outside = xp.where(beyond, backend.astype(latitude, backend.widest_float_dtype), 0.0)
-            extreme = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
-            bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
-            raise wrong_value("latitude", f"be from {bounds}", extreme)
+    check_latitude(latitude, unit, backend)
     encode = partial(_spherical_encoding, series=_Series(degree, unit, steps))
     coordinates = [latitude, longitude]
     return by_chunks("spherical_encoding", encode, coordinates, (degree + 1) ** 2, dtype, backend)
@@ -272,6 +265,20 @@ def _checked_degree(degree: int) -> int:
     if degree > sphere_kernels.MAX_DEGREE:
         raise wrong_value("degree", f"be at most {sphere_kernels.MAX_DEGREE}", format_value(degree))
     return degree
+
+
+def check_latitude(latitude: Array, unit: str, backend: Backend) -> None:
+    """Check the unit, and that no latitude is beyond a pole."""
+    checks.choice("unit", unit, get_args(Unit))
+    if backend.is_chunked:
+        return
+    beyond = _is_beyond_pole(latitude, unit, backend)
+    if backend.concrete_bool(backend.xp.any(beyond)):
+        latitude = backend.astype(latitude, backend.widest_float_dtype)
+        outside = backend.xp.where(beyond, latitude, 0.0)
+        extreme = max(float(backend.xp.max(outside)), float(backend.xp.min(outside)), key=abs)
+        bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
+        raise wrong_value("latitude", f"be from {bounds}", extreme)
 
 
 def _is_beyond_pole(latitude: Array, unit: str, backend: Backend) -> Array:

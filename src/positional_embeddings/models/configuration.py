@@ -73,12 +73,9 @@ class Configuration:
         for key, usual in {**named, **self.model_type.named}.items():
             if key in values and (requirement == "attention" or keys.is_rotary(key)):
                 self._check_key(key, values[key], usual, requirement)
+        rotary_switch, _ = self.model_type.rotary_switch
         for key, value in {} if self.model_type.is_listed else values.items():
-            is_read = key in (
-                *keys.READ_BY_ALL,
-                *keys.READ_BY_SOME,
-                self.model_type.rotary_switch[0],
-            )
+            is_read = key in {*keys.READ_BY_ALL, *keys.READ_BY_SOME, rotary_switch}
             # False switches nothing on, and None is a missing value.
             is_off = value is (_SWITCH.match(key) is not None) or value is None
             if keys.is_rotary(key) and not (is_read or is_off):

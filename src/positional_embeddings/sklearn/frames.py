@@ -117,11 +117,11 @@ def column_kind(column: Table) -> str:
 
 def levels_of(table: Table) -> list[str]:
     """Return "booleans", "categories" or "" for each column."""
-    count = table.shape[1] if len(getattr(table, "shape", ())) == 2 else 0
     if not is_frame(table):
+        count = table.shape[1] if len(getattr(table, "shape", ())) == 2 else 0
         is_boolean = getattr(getattr(table, "dtype", None), "kind", "") == "b"
         return ["booleans" if is_boolean else ""] * count
-    dtypes = (str(get_column(table, j).dtype).lower() for j in range(count))
+    dtypes = (str(dtype).lower() for dtype in table.dtypes)
     return [
         "booleans" if name.startswith("bool") else "categories" if name == "category" else ""
         for name in dtypes

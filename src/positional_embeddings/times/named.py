@@ -16,7 +16,7 @@ from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_r
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
-from positional_embeddings.encodings.sphere import Unit, spherical_encoding
+from positional_embeddings.encodings.sphere import Unit, check_latitude, spherical_encoding
 from positional_embeddings.times import calendar, durations
 from positional_embeddings.times.calendar import Duration
 from positional_embeddings.times.dates import Times
@@ -227,8 +227,8 @@ class Spherical:
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.latitude_longitude_order(argument, texts)
-        places: list[Any] = [coordinates[i].values for i in self.order]
-        spherical_encoding(places[0], places[1], 0, unit=unit)  # a check of all rows
+        latitude: Any = coordinates[self.order[0]].values
+        check_latitude(latitude, unit, get_backend(latitude=latitude))
 
     def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
@@ -334,8 +334,9 @@ class _Range:
         x = _since(coordinate.values, self.origin)
         x = get_backend(X=x).to_numpy(x).astype(np.float64)
         x = x[~np.isnan(x)] if not np.isnan(x).all() else np.zeros(1)
-        self.size, parts = x.size, [0, _OUTERMOST_PART, 1 - _OUTERMOST_PART, 1]
-        low, inner_low, inner_high, high = np.quantile(x, parts).tolist()
+        self.size, inner = x.size, round(_OUTERMOST_PART * (x.size - 1))
+        ranks = [0, inner, -1 - inner, -1]
+        low, inner_low, inner_high, high = np.partition(x, ranks)[ranks].tolist()
         margin, far = ((high - low) * part for part in (_MAX_EXTRAPOLATION, _FAR_EXTRAPOLATION))
         self.limits = low - margin, high + margin
         far_low, far_high = (inner_low - low) * _FAR_OUTERMOST, (high - inner_high) * _FAR_OUTERMOST

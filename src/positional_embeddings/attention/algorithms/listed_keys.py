@@ -1,7 +1,7 @@
 """Attention over lists of keys: the visible keys of each query are gathered, block by block."""
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from positional_embeddings.arrays.blocks import block_slices
 from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
@@ -71,10 +71,8 @@ def _group_output(
     lists = PositionBlock(None, spec.backend, None).in_library(lists)
     if batch == 1:
         return _compute_in_blocks(inputs, query, queries, lists[..., 0])
-    axis, outputs = (
-        spec.layout.align_mask_or_bias("mask", lists, spec.backend).shape.index(batch),
-        [],
-    )
+    axis = spec.layout.align_mask_or_bias("mask", lists, spec.backend).shape.index(batch)
+    outputs = []
     for b in range(batch):
         batch_slices = (*(slice(None),) * axis, slice(b, b + 1))
         arrays = query, inputs.key, inputs.value, spec.sinks
@@ -105,8 +103,8 @@ def _compute_in_blocks(
     if not (spec.bias is None or callable(spec.bias) or spec.bias.shape[-2] == 1):
         arrays.append(queries_first(spec.bias))
     lengths, size = batch_lengths(query, inputs.key), _block_size(inputs, query, lists)
-    if backend.loops() is not None:
-        loops: Any = backend.loops()
+    loops = backend.loops()
+    if loops is not None:
         blocks = -(-count // size)
         size = -(-count // blocks)
         # The last queries are repeated, so that all blocks are of one size.
@@ -210,8 +208,6 @@ def _bias_at(spec: ScoreSpec, queries: Array, keys: Array) -> Array:
     if bias is None or bias.shape[-1] == 1:
         return bias
     *lengths, count, k_len = bias.shape
-    first = (
-        backend.xp.arange(count, dtype=backend.int_dtype, device=backend.device)[:, None] * k_len
-    )
+    rows = backend.xp.arange(count, dtype=backend.int_dtype, device=backend.device)
     table = backend.reshape(bias, (*lengths, count * k_len))
-    return backend.take_entries(table, first + keys[..., 0], len(lengths))
+    return backend.take_entries(table, rows[:, None] * k_len + keys[..., 0], len(lengths))
