@@ -62,6 +62,33 @@ def hidden_pairs(hides, positions, key_positions):
     return hidden
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_segments_are_those_of_columns_whose_positions_restart(
+    backend, is_shared, inverted, block_size
+):
+    ids = np.asarray([[0, 0, 0, 0, 1, 1, 1, 2, 2, -1], [-1, -1, 0, 0, 0, 1, 1, 1, 1, 1]])
+    positions = np.asarray([[0, 1, 2, 3, 0, 1, 2, 0, 1, -1], [-1, -1, 0, 1, 2, 0, 1, 2, 3, 4]])
+    rows = slice(None, 1) if is_shared else slice(None)
+    ids, positions = ids[rows], positions[rows]
+    q, k, v = np.random.default_rng(0).standard_normal((3, len(ids), HEADS, 10, HEAD))
+    hidden = np.ones((len(ids), 1, 10, 10), dtype=bool)
+    for b, i, j in np.ndindex(len(ids), 10, 10):
+        is_other = ids[b, i] != ids[b, j] or ids[b, i] < 0
+        later = positions[b, j] > positions[b, i]
+        chunk = positions[b, j] // 2 != positions[b, i] // 2
+        hidden[b, 0, i, j] = (is_other != inverted) or later or chunk or positions[b, j] < 0
+    axes = {"feature_axis": -1, "seq_axis": -2, "block_size": block_size}
+    segments = SegmentMask(ids[0] if is_shared else ids.T)
+    mask = CausalMask() | ChunkedMask(2) | (~segments if inverted else segments)
+    arrays = [backend.array(x) for x in (q, k, v)]
+    at = backend.array(positions[0] if is_shared else positions, "int64")
+    output = scaled_dot_product_attention(*arrays, mask=mask, positions=at, **axes)
+    expected = scaled_dot_product_attention(q, k, v, mask=hidden, feature_axis=-1, seq_axis=-2)
+    close(backend, output, expected)
+
+
 @pytest.mark.parametrize(
     "mask",
     [
@@ -305,7 +332,7 @@ def test_queries_that_see_all_keys_are_met_apart(step):
 def test_masks_of_tables_and_grids_check_positions():
     x = np.ones((2, 3, 1))
     at = np.asarray([0, 1, 5])
-    for mask, name in ((SegmentMask([0, 0, 1]), "ids"), (NeighbourhoodMask((2, 2), 1), "shape")):
+    for mask, name in ((SegmentMask([0] * 4), "ids"), (NeighbourhoodMask((2, 2), 1), "shape")):
         with pytest.raises(ValueError, match=f"`{name}` must"):
             scaled_dot_product_attention(x, x, x, mask=mask, positions=at)
     row = np.ones((1, 3))

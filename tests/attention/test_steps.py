@@ -400,17 +400,24 @@ MASKS = {
 @pytest.mark.only_on("numpy", "torch", "jax", "cupy")
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("drafts", [0, 2])
-def test_a_ring_shows_chunks_what_it_shows_single_tokens(backend, mask, drafts):
-    """No later tokens, whatever the mask."""
+def test_a_ring_shows_chunks_the_window_and_what_the_mask_shows_of_later_tokens(
+    backend, mask, drafts
+):
+    """As the cache of all tokens does; without a mask no later tokens."""
     outputs, all_tokens = [], np.random.default_rng(0).standard_normal((3, 1, 2, 10, 3))
     new = {"xp": backend.xp, "device": backend.device, "dtype": getattr(backend.xp, backend.wide)}
-    for counts in ([4, 6], [1] * 10):
-        cache, first, got = of_layers(1, None, window=6, drafts=drafts, **new), 0, []
-        for count in counts:
+    in_window = CausalMask() | SlidingWindowMask.of(6)
+    in_window = in_window if mask is None else mask | SlidingWindowMask(5, None)
+    for options, seen in (
+        ({"capacity": None, "window": 6, "drafts": drafts}, mask),
+        ({"capacity": 10}, in_window),
+    ):
+        cache, first, got = of_layers(1, **options, **new), 0, []
+        for count in (4, 5, 1):
             cache, step = cache.step(count)
             q, k, v = (backend.array(x[:, :, first : first + count]) for x in all_tokens)
             keys, values = step.update(0, k, v)
-            output = scaled_dot_product_attention(q, keys, values, mask=mask, positions=step)
+            output = scaled_dot_product_attention(q, keys, values, mask=seen, positions=step)
             got.append(backend.numpy(output))
             first += count
         outputs.append(np.concatenate(got, axis=2))

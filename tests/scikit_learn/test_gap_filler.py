@@ -173,7 +173,7 @@ def test_an_index_of_several_levels_is_refused(positions):
 
     index = pd.MultiIndex.from_product([["a", "b"], range(3)])
     table = pd.DataFrame({"y": np.arange(6.0)}, index=index)
-    with pytest.raises(ValueError, match=r"`X\.index` must have one level, got 2 levels.*groupby"):
+    with pytest.raises(ValueError, match=r"`X\.index` must have one level, got 2 levels.*pivot"):
         GapFiller(positions=positions).fit(table)
     assert GapFiller(positions=None).fit(table).positions_ is None
 
@@ -297,13 +297,13 @@ def test_other_positions_than_in_fit_are_refused():
 
 def test_stations_are_filled_one_by_one():
     table = stations()
-    with pytest.raises(ValueError, match=r"one value at a position, got several.*as by groupby"):
+    with pytest.raises(ValueError, match=r"one value at a position, got several.*by pivot"):
         GapFiller().fit(table)
     one = table.groupby("station")[["t", "y"]].apply(GapFiller().fit_transform)
     np.testing.assert_allclose(one["y"].to_numpy()[[7, 47]], [20.5, 1020.5], atol=0.6)
     GapFiller().fit(table[table.station == 0].iloc[np.arange(80) // 2])  # equal values
     both = table[["t", "y"]]
-    message = r"Column 'y' has several values at a position, whose mean is used.*as by groupby"
+    message = r"Column 'y' has several values at a position, whose mean is used.*by pivot"
     with pytest.warns(UserWarning, match=message) as warned:
         GapFiller(positions=["t"]).fit(both)
     assert warned[0].filename == __file__
@@ -757,10 +757,10 @@ def test_hours_of_an_autumn_night_need_a_zone():
     y = y.tz_localize("Europe/Zurich", ambiguous="infer")
     assert GapFiller().fit_transform(y).iloc[9] == pytest.approx(9)
     twice = pd.concat([y, y + 1]).tz_localize(None)
-    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+    with pytest.raises(ValueError, match="of each group by pivot"):
         GapFiller().fit(twice)
     years = pd.to_datetime(["2020-01-01", "2021-01-01", "2022-01-01"])
-    with pytest.raises(ValueError, match="each group separately, as by groupby"):
+    with pytest.raises(ValueError, match="of each group by pivot"):
         GapFiller().fit(pd.Series([1.0, np.nan, 3.0, 4.0, 5.0, 6.0], years.append(years)))
 
 

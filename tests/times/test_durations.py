@@ -18,6 +18,21 @@ def times(values, unit):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12h25min", timedelta(hours=12, minutes=25)),
+        ("1D12h0.5s", timedelta(days=1, hours=12, seconds=0.5)),
+        ("12h25", "12h25"),
+        ("12h25years", "12h25years"),
+        ("1D-12h", "1D-12h"),
+        ("", ""),
+    ],
+)
+def test_several_numbers_with_units_are_one_duration(text, expected):
+    assert duration_of(text) == expected
+
+
+@pytest.mark.parametrize(
     ("latitude", "longitude"),
     [
         ("lat", "lon"),

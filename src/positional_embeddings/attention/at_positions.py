@@ -52,6 +52,7 @@ class ExplicitPositions(NamedTuple):
     on_host: ConcretePositions | None = None
     slots: Slots | None = None  # of the cache of a step
     is_token: Array = None  # attention mask of a padded prompt, (batch, column)
+    is_shared: bool = False  # whether `key_positions` are left out
 
     @property
     def batch(self) -> int:
@@ -101,14 +102,17 @@ class ExplicitPositions(NamedTuple):
             self._check_indices("bias", bias)
         if isinstance(mask, Mask):
             if self.is_token is not None:
-                mask = mask._by_token(self.is_token)
+                mask = mask._map_leaves(lambda part: part._by_token(self.is_token))
+            if self.is_shared and self.consecutive_start is None:
+                mask = mask._map_leaves(lambda part: part._by_column(self.queries.shape[0]))
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:
                 _check_fits_ring(mask, slots.window, slots.num_sink_tokens)
         # Functions and arrays were rejected above.
         if self._ring_may_exceed_window() and (mask is None or isinstance(mask, Mask)):
-            ring_mask = ring_window_mask(slots.window, slots.num_sink_tokens)  # type: ignore[arg-type, union-attr]
+            is_causal = mask is None  # else the mask decides about later tokens of the step
+            ring_mask = ring_window_mask(slots.window, slots.num_sink_tokens, is_causal)  # type: ignore[arg-type, union-attr]
             mask = ring_mask if mask is None else mask | ring_mask
         mask, start = NO_MASK if mask is None else mask, self.consecutive_start
         return mask, self if start is None else ImplicitPositions(start, self.keys.shape[0])
@@ -312,6 +316,7 @@ def positions_of(
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
     feature, seq = where
+    is_shared = key_positions is None
     if key_positions is None:
         if checks.lengths_differ(k.shape[seq], q.shape[seq]):
             queries_text = f"of {plural(q.shape[seq], 'query')}"
@@ -328,8 +333,9 @@ def positions_of(
         raise wrong_value("key_positions", requirement, f"shape {tuple(key_positions.shape)}")
     values = [backend.values_on_host(x) for x in (queries, keys)]
     if all(array is not None and array.size > 0 for array in values):
-        return ExplicitPositions(queries, keys, ConcretePositions.of(*values))  # type: ignore[arg-type]
-    return ExplicitPositions(queries, keys)
+        on_host = ConcretePositions.of(*values)  # type: ignore[arg-type]
+        return ExplicitPositions(queries, keys, on_host, is_shared=is_shared)
+    return ExplicitPositions(queries, keys, is_shared=is_shared)
 
 
 def _as_position_table(

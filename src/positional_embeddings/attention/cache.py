@@ -149,7 +149,8 @@ class KVCache(MadeByCache):
 
     Without a window a cache holds all tokens. A layer with a `window` has a ring: new tokens
     overwrite the oldest ones, except the first `num_sink_tokens` tokens. Each query then sees
-    these tokens and the `window` newest keys up to its own.
+    these tokens and the `window` newest keys up to its own. With a mask, it also sees the later
+    tokens of its step that the mask does not hide, such as those of an image.
 
     Attributes
     ----------

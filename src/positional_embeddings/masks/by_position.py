@@ -453,7 +453,9 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
 NO_MASK = SlidingWindowMask(None, None)
 
 
-def ring_window_mask(window: int, num_sink_tokens: int) -> Mask:
-    """Return the causal mask of a window and of sink tokens at the first positions."""
-    newest = SlidingWindowMask(window - 1, 0)
-    return CausalMask() | newest & GlobalMask(range(num_sink_tokens)) if num_sink_tokens else newest
+def ring_window_mask(window: int, num_sink_tokens: int, is_causal: bool) -> Mask:  # noqa: FBT001
+    """Return the mask of a window, which later keys may be in, and of sink tokens."""
+    mask: Mask = SlidingWindowMask(window - 1, 0 if is_causal else None)
+    if num_sink_tokens:
+        mask = mask & GlobalMask(range(num_sink_tokens))
+    return CausalMask() | mask if is_causal and num_sink_tokens else mask

@@ -235,8 +235,10 @@ class SegmentMask(Mask):
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
         Document of each position. A negative number is padding, which attends to no keys and
-        is masked. The first step of a cache takes the documents of the columns of an attention
-        mask. Later steps take those of all tokens so far, without padding.
+        is masked. In an attention with `positions` alone, which may restart, they are the
+        documents of the columns, if there are as many. The first step of a cache takes the
+        documents of the columns of an attention mask. Later steps take those of all tokens so
+        far, without padding.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -302,6 +304,11 @@ class SegmentMask(Mask):
             return self
         return SegmentMask(*(_ids_by_token(ids, is_token) for ids in arrays))
 
+    def _by_column(self, columns: int) -> Mask:
+        if self.key_ids is not None or checks.lengths_differ(self.ids.shape[0], columns):
+            return self
+        return _SegmentsOfColumns(self._documents_of()[0])
+
     def _start(self) -> int:
         """Return the position of `ids[0]`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
@@ -353,6 +360,22 @@ class SegmentMask(Mask):
     def _batch(self) -> int | None:
         sizes = [ids.shape[1] for ids in self._documents_of()]
         size = next((size for size in sizes if size != 1), 1)
+        return size if checks.is_static(size) else None
+
+
+@dataclass(frozen=True, repr=False)
+class _SegmentsOfColumns(Mask):
+    """A `SegmentMask` with the documents of the columns, (column, batch), at any positions."""
+
+    documents: Array = array_field()
+
+    def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
+        columns = [PositionBlock(p.indices, p.backend, None) for p in (q, k)]
+        query, key = (block.lookup(self.documents, 0, -1) for block in columns)
+        return (query != key) | (query < 0)
+
+    def _batch(self) -> int | None:
+        size = self.documents.shape[1]
         return size if checks.is_static(size) else None
 
 

@@ -154,6 +154,7 @@ class ListMask(Mask):
                 index = tuple(np.argwhere(backend.to_numpy(is_duplicate))[0].tolist())
                 key, query = int(keys[index]), index[0] if queries is None else queries[index[0]]
                 hint = _EDGES if self.indptr is None and self._count == 2 else _no_key_hint(key)
+                hint = " The axes are (query, m, batch)." if self.indices.ndim == 3 else hint
                 actual = f"{key} twice for query {query}"
                 raise wrong_value("indices", "list a key once", actual, hint)
 

@@ -4,6 +4,7 @@ True is masked out. The rule of a mask is a function of the positions of a query
 evaluated at single positions, as one array, or block by block.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
@@ -34,9 +35,15 @@ from positional_embeddings.masks.ranges import Ranges, VisibleKeys, complement, 
 _MAX_REPR_SIZE = 1000
 
 _LEFT_PADDING_HINT = (
-    " Leave the PaddingMask out, and pass the same `positions` and `key_positions`, from 0 at the "
-    "first token, and -1 at padding. For an array, evaluate the mask at these, p of shape "
-    "(batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :]."
+    " Leave the PaddingMask out, and pass `positions`, from 0 at the first token, and -1 at "
+    "padding, which are the `key_positions`, too. For an array, evaluate the mask at these"
+)
+_FOR_ALL_SEQUENCES = (
+    ", p of shape (batch, seq): mask(p[:, :, None], p[:, None, :]) | (p < 0)[:, None, :]."
+)
+_FOR_EACH_SEQUENCE = (
+    " for each sequence, p of shape (seq,) and the mask of this sequence alone: "
+    "mask(p[:, None], p) | (p < 0)."
 )
 
 
@@ -282,8 +289,16 @@ class Mask(ArrayDataclass):
         """Return whether the mask may hide padding before the first token of a sequence."""
         return False
 
+    def _map_leaves(self, function: Callable[["Mask"], "Mask"]) -> "Mask":
+        """Return the mask with a function applied to each of the masks that it combines."""
+        return function(self)
+
     def _by_token(self, is_token: Array) -> "Mask":  # noqa: ARG002
         """Return the mask for padded prompts, (batch, column), by token instead of by column."""
+        return self
+
+    def _by_column(self, columns: int) -> "Mask":  # noqa: ARG002
+        """Return the mask for queries and keys in the same columns, whatever their positions."""
         return self
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
@@ -364,10 +379,13 @@ class _Compound(Mask):
         counting = [mask for mask in self._leaves() if mask._uses_absolute_positions]
         if counting and any(mask._is_padded_on_left(k_len) for mask in self._leaves()):
             requirement = f"have no padding on the left with {counting[0]!r}, which would count it"
-            raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT)
+            rules = [mask for mask in self._leaves() if not mask._is_padded_on_left(k_len)]
+            is_shared = all(mask._batch() in (1, None) for mask in rules)
+            rule = _FOR_ALL_SEQUENCES if is_shared else _FOR_EACH_SEQUENCE
+            raise wrong_value("mask", requirement, self, _LEFT_PADDING_HINT + rule)
 
-    def _by_token(self, is_token: Array) -> Mask:
-        return type(self)(tuple(mask._by_token(is_token) for mask in self.masks))
+    def _map_leaves(self, function: Callable[[Mask], Mask]) -> Mask:
+        return type(self)(tuple(mask._map_leaves(function) for mask in self.masks))
 
     def _leaves(self) -> tuple[Mask, ...]:
         return sum((mask._leaves() for mask in self.masks), ())
@@ -527,6 +545,9 @@ def _combine(kind: type[_Compound], mask: Mask, other: object) -> Any:
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))
     if callable(other) and not isinstance(other, type):
         message = "A `Mask` does not combine with a function: pass FunctionMask(function)."
+        raise TypeError(message)
+    if other is None:
+        message = "A `Mask` does not combine with None: combine_masks(mask, None) is the mask."
         raise TypeError(message)
     if not hasattr(other, "shape"):
         return NotImplemented

@@ -362,7 +362,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         distinct = np.unique(samples, axis=0)
         is_auto = self.positions == "auto"
         if distinct.shape[0] > positions.shape[0] and (is_auto or self._periods is not None):
-            hint = " Fill each group separately, as by groupby."
+            hint = " Make a column of each group by pivot, or fill each one separately."
             column = self._columns[0]
             is_naive = column.is_date and column.zone is None
             if is_naive and _is_one_night(positions[counts > 1, 0]):
@@ -525,7 +525,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if isinstance(positions, str) and positions in ("auto", "index"):
             index: Any = getattr(X, "index", None)
             if getattr(index, "nlevels", 1) > 1:
-                hint = " Fill each group separately, as by groupby, or name columns of positions."
+                hint = " Make a column of each group by pivot, or name columns of positions."
                 raise wrong_value("X.index", "have one level", f"{index.nlevels} levels", hint)
             has_dates = getattr(getattr(index, "dtype", None), "kind", None) == "M"
             if positions == "index" or has_dates:

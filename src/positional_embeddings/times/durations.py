@@ -19,8 +19,11 @@ _UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
 # Longer durations are labelled in days, by `%g`.
 _MAX_COUNT = 999_999
 
-# A duration as a string is a number and a unit; the number is optional in pandas offsets.
-_TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
+# A duration as a string is a number and a unit, or several; the number is optional in pandas
+# offsets.
+_NUMBER = r"(\d{1,8}(?:\.\d+)?)"
+_TEXT = re.compile(_NUMBER + r"?([A-Za-z]+)(?:-[A-Z]{3})?")
+_TERM = re.compile(_NUMBER + r"([A-Za-z]+)")
 _TEXT_UNITS = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
 _TEXT_UNITS |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
 _OFFSETS = {"D": "day", "W": "week", "M": "month", "Q": "quarter", "Y": "year"}
@@ -57,15 +60,20 @@ def listed(name: str, values: Any) -> list[Duration]:
 
 
 def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
-    """Return a string such as "24h" or "30D", or a pandas offset, as a timedelta.
+    """Return a string such as "24h" or "12h25min", or a pandas offset, as a timedelta.
 
     With `by_calendar` an offset of one day, week, month, quarter or year becomes the name of the
     calendar period. Other values are returned unchanged.
     """
     text = getattr(duration, "freqstr", duration)
-    match = _TEXT.fullmatch(text) if isinstance(text, str) and text not in CALENDAR else None
-    if match is None:
+    if not isinstance(text, str) or text in CALENDAR:
         return duration
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        terms = _TERM.findall(text)
+        is_sum = "".join(map("".join, terms)) == text and all(u in _TEXT_UNITS for _, u in terms)
+        lengths = [timedelta(**{_TEXT_UNITS[u]: float(n)}) for n, u in terms] if is_sum else []
+        return sum(lengths, timedelta()) if lengths else duration
     count, unit = match.groups()
     # Only pandas has offsets such as "MS" and "BQE-DEC".
     if text is not duration and count is None and by_calendar:
