@@ -111,10 +111,11 @@ def scaled_dot_product_attention(
     positions, key_positions : array of int, KVStep or StepPositions, optional
         Positions of queries and keys, with 1 where they broadcast. The shape is (seq,), or
         (batch, seq) or (seq, batch) in the order of the axes of `q`, or all axes of `q` except the
-        features. Masks and biases use these positions instead of the array indices. A key
-        position below 0 is an empty slot, which is always masked. If `key_positions` is None,
-        the keys have the positions of the queries. The step of a `KVCache` has both positions:
-        see the notes.
+        features. Masks and biases use these positions instead of the array indices; a `ListMask`
+        has indices. A key position below 0 is an empty slot, which is always masked. If
+        `key_positions` is None, the keys have the positions of the queries, and a `SegmentMask`
+        has the documents of the columns. The step of a `KVCache` has both positions: see the
+        notes.
     block_size : int, optional
         Number of queries and of keys of a block of scores, which limits the memory. If None, few
         scores are computed together, and many scores in blocks. A lazy library without
