@@ -87,6 +87,24 @@ def test_segments_are_those_of_columns_whose_positions_restart(
     output = scaled_dot_product_attention(*arrays, mask=mask, positions=at, **axes)
     expected = scaled_dot_product_attention(q, k, v, mask=hidden, feature_axis=-1, seq_axis=-2)
     close(backend, output, expected)
+    if not inverted:
+        last = (..., slice(6, None), slice(None))
+        ids, at = (np.atleast_2d(x).T for x in (segments.ids.T, positions))
+        part = CausalMask() | ChunkedMask(2) | SegmentMask(ids[6:], ids)
+        q_at, k_at = (backend.array(p.T, "int64") for p in (at[6:], at))
+        where = {"positions": q_at, "key_positions": k_at}
+        output = scaled_dot_product_attention(
+            arrays[0][last], *arrays[1:], mask=part, **where, **axes
+        )
+        close(backend, output, expected[last])
+
+
+def test_ids_by_position_need_keys_of_different_positions():
+    x, at = np.ones((2, 3, 1)), np.asarray([0, 0, 1])
+    with pytest.raises(ValueError, match=r"`key_positions` must differ .* 0 twice\. Pass SegmentM"):
+        scaled_dot_product_attention(
+            x, x, x, mask=SegmentMask([0, 0, 1]), positions=at, key_positions=at
+        )
 
 
 @pytest.mark.parametrize(
@@ -136,6 +154,9 @@ def test_masks_and_biases_are_evaluated_at_positions(backend, data, layout):
     rows = 1 if shared else BATCH
     positions = rng.integers(0, last + 1, (rows, q_len))
     key_positions = rng.integers(-2, last + 1, (rows, k_len))
+    if "SegmentMask" in repr(mask):  # whose keys have positions of their own
+        every = np.tile(np.arange(-2, last + 1), (rows, 1))
+        key_positions = rng.permuted(every, axis=1)[:, :k_len]
     if data.draw(st.booleans()):
         key_positions = np.sort(key_positions, axis=1)
     everyone = [np.broadcast_to(p, (BATCH, p.shape[1])) for p in (positions, key_positions)]

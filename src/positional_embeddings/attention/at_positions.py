@@ -103,8 +103,8 @@ class ExplicitPositions(NamedTuple):
         if isinstance(mask, Mask):
             if self.is_token is not None:
                 mask = mask._map_leaves(lambda part: part._by_token(self.is_token))
-            if self.is_shared and self.consecutive_start is None:
-                mask = mask._map_leaves(lambda part: part._by_column(self.queries.shape[0]))
+            if slots is None and self.consecutive_start is None:
+                mask = mask._map_leaves(lambda part: part._by_column(self))
             for part in mask._leaves():
                 part._check_positions(self, backend)
             if slots and slots.window is not None and not backend.is_compiling:

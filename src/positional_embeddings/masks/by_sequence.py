@@ -235,10 +235,10 @@ class SegmentMask(Mask):
     ----------
     ids : list, tuple or array of int, shape (seq,) or (seq, batch)
         Document of each position. A negative number is padding, which attends to no keys and
-        is masked. In an attention with `positions` alone, which may restart, they are the
-        documents of the columns, if there are as many. The first step of a cache takes the
-        documents of the columns of an attention mask. Later steps take those of all tokens so
-        far, without padding.
+        is masked. In an attention with `positions` alone, or with `key_ids`, they are the
+        documents of the columns, if there are as many, so that positions may restart. The first
+        step of a cache takes the documents of the columns of an attention mask. Later steps take
+        those of all tokens so far, without padding.
     key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
         Document of each key, `ids` if None. With `key_ids`, the last query is at the last key,
         as with cached keys.
@@ -304,10 +304,14 @@ class SegmentMask(Mask):
             return self
         return SegmentMask(*(_ids_by_token(ids, is_token) for ids in arrays))
 
-    def _by_column(self, columns: int) -> Mask:
-        if self.key_ids is not None or checks.lengths_differ(self.ids.shape[0], columns):
+    def _by_column(self, positions: Any) -> Mask:
+        has_columns = positions.is_shared or self.key_ids is not None
+        pairs = zip(self._documents_of(), (positions.queries, positions.keys), strict=True)
+        if not has_columns or any(
+            checks.lengths_differ(ids.shape[0], table.shape[0]) for ids, table in pairs
+        ):
             return self
-        return _SegmentsOfColumns(self._documents_of()[0])
+        return _SegmentsOfColumns(*self._documents_of())
 
     def _start(self) -> int:
         """Return the position of `ids[0]`."""
@@ -351,6 +355,8 @@ class SegmentMask(Mask):
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         if positions.extent is not None:
+            if positions.slots is None:
+                _check_distinct(positions.on_host.keys)
             queries, k_len = positions.extent
             first = self._start()
             hint = " A `CausalMask` is enough if each sequence is one text: padding is not stored."
@@ -358,25 +364,41 @@ class SegmentMask(Mask):
             self._check(queries, k_len, backend, hint * is_later)
 
     def _batch(self) -> int | None:
-        sizes = [ids.shape[1] for ids in self._documents_of()]
-        size = next((size for size in sizes if size != 1), 1)
-        return size if checks.is_static(size) else None
+        return _batch_of(*self._documents_of())
+
+
+def _batch_of(*documents: Array) -> int | None:
+    """Return the batch size of documents (position, batch), or None if it is not static."""
+    sizes = [ids.shape[1] for ids in documents]
+    size = next((size for size in sizes if size != 1), 1)
+    return size if checks.is_static(size) else None
+
+
+def _check_distinct(keys: HostArray) -> None:
+    """Check that keys of a sequence, (key, batch), have positions of their own, or below 0."""
+    ordered = np.sort(keys, axis=0)
+    repeated = ordered[1:][(ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)]
+    if repeated.size:
+        requirement = "differ from each other, since ids of a SegmentMask are those of positions"
+        hint = " Pass SegmentMask(ids, key_ids), with the documents of the queries and of the keys."
+        raise wrong_value("key_positions", requirement, f"{repeated[0]} twice", hint)
 
 
 @dataclass(frozen=True, repr=False)
 class _SegmentsOfColumns(Mask):
-    """A `SegmentMask` with the documents of the columns, (column, batch), at any positions."""
+    """A `SegmentMask` with the documents of columns, (column, batch), at any positions."""
 
-    documents: Array = array_field()
+    queries: Array = array_field()
+    keys: Array = array_field()
 
     def _mask_at(self, q: PositionBlock, k: PositionBlock) -> Array:
         columns = [PositionBlock(p.indices, p.backend, None) for p in (q, k)]
-        query, key = (block.lookup(self.documents, 0, -1) for block in columns)
+        tables = self.queries, self.keys
+        query, key = (at.lookup(t, 0, -1) for at, t in zip(columns, tables, strict=True))
         return (query != key) | (query < 0)
 
     def _batch(self) -> int | None:
-        size = self.documents.shape[1]
-        return size if checks.is_static(size) else None
+        return _batch_of(self.queries, self.keys)
 
 
 def _ids_by_token(ids: Array, is_token: Array) -> Array:

@@ -297,15 +297,18 @@ class Mask(ArrayDataclass):
         """Return the mask for padded prompts, (batch, column), by token instead of by column."""
         return self
 
-    def _by_column(self, columns: int) -> "Mask":  # noqa: ARG002
-        """Return the mask for queries and keys in the same columns, whatever their positions."""
+    def _by_column(self, positions: Any) -> "Mask":  # noqa: ARG002
+        """Return the mask by the columns of queries and keys, if it is not by their positions.
+
+        The attributes of the positions are those for `_check_positions`.
+        """
         return self
 
     def _check_positions(self, positions: Any, backend: Backend) -> None:
         """Check that the mask supports the explicit positions of an attention.
 
-        Their attributes are `queries` and `keys`, (position, batch or 1), `equal_indices`, and
-        `extent`, which is None if it is not concrete.
+        Their attributes are `queries` and `keys`, (position, batch or 1), `is_shared`,
+        `equal_indices`, and `extent` and `on_host`, which are None if they are not concrete.
         """
 
     def _check_ring(self, window: int) -> None:

@@ -119,7 +119,11 @@ class RotaryConfig(LayerConfig):
         """Return the number of positions in the table."""
         default = _NUM_PATCHES if self.model_type.axial else None
         max_position: Any = self.values.get(keys.LENGTH, default)
-        reason = "LongRoPE has other frequencies for long sequences" if kind == "longrope" else ""
+        reason = (
+            "LongRoPE has other frequencies for long sequences: pass the length of the text"
+            if kind == "longrope"
+            else ""
+        )
         if max_position is None:
             reason = f"the configuration has no {keys.LENGTH!r}"
         else:
