@@ -75,11 +75,19 @@ def sequence_of(
 
 
 def positive_integer(
-    name: str, value: SupportsIndex, *, even: bool = False, max_value: int | None = None
+    name: str,
+    value: SupportsIndex,
+    *,
+    even: bool = False,
+    max_value: int | None = None,
+    hint: str = "",
 ) -> int:
-    """Return a positive integer as an int, after checking it; `max_value` is a power of two."""
+    """Return a positive integer as an int, after checking it; `max_value` is a power of two.
+
+    `hint` is for a value of the wrong type.
+    """
     requirement = f"a positive{' even' if even else ''} integer"
-    number = integer(name, value, requirement)
+    number = integer(name, value, requirement, hint)
     if number < 1 or (even and number % 2):
         raise wrong_value(name, f"be {requirement}", format_value(number))
     return _at_most(name, number, max_value)

@@ -110,7 +110,7 @@ def remedy_for(name: str, value: Any, library: str = "numpy") -> str:
         # A `Mask` in place of a boolean array.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
-        (isinstance(value, str) and name in ("mask", "bias"), _OBJECTS.get(name, "")),
+        (isinstance(value, str) and name in _OBJECTS, _OBJECTS.get(name, "")),
         # The result of `KVCache.step`.
         (
             any(hasattr(x, "key_positions") for x in listed),

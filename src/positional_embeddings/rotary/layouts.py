@@ -113,8 +113,7 @@ def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
 def rotated_features(rotary_dim: int, features: int, limit: str) -> int:
     """Check the number of rotated features and return it; `limit` describes its maximum."""
     hint = " Pass int(factor * head_size) for a factor."
-    checks.integer("rotary_dim", rotary_dim, "a positive even integer", hint)
-    rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True, hint=hint)
     if rotated > features:
         raise wrong_value("rotary_dim", f"be at most {limit}", format_value(rotated))
     return rotated

@@ -324,9 +324,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._resolved_kernel(columns, observations.x)
         leaves_one_out = self.leave_out is None and group is None
-        num_samples = self._replicates[0].size
-        places = self._sampled_places(observations.x, columns, num_samples)
-        self._places = places if leaves_one_out else None
+        self._places = None
+        if leaves_one_out:
+            num_samples = self._replicates[0].size
+            self._places = self._sampled_places(observations.x, columns, num_samples)
         leave_out = self._leave_out_rule(observations, group, [c.is_time for c in columns])
         model = AdditiveModel(kernel._terms(), observations, leave_out, options)
         self._is_flat = y.ndim == 1
